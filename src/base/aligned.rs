@@ -1,0 +1,83 @@
+//! Zeroed heap memory with an alignment of its own, for tensors that vendor libraries and vector kernels read.
+#![allow(unsafe_code)]
+
+use crate::error::{Error, Result, Status};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+
+/// Alignment of every buffer, in bytes: a cache line, and the widest vector register.
+pub const ALIGNMENT: usize = 64;
+
+/// An owned, zeroed, 64-byte-aligned block. It hands out its base address, and callers that share it (tensors of one
+/// method, slices of one arena) derive everything from that address, so no Rust reference covers the whole block.
+#[derive(Debug)]
+pub struct AlignedBuffer {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the block is plain memory owned by this value; access through the base address is governed by the `&`/`&mut`
+// rules that each user of `as_ptr` states.
+unsafe impl Send for AlignedBuffer {}
+// SAFETY: as above; `&AlignedBuffer` alone gives no access to the bytes except through an unsafe dereference.
+unsafe impl Sync for AlignedBuffer {}
+
+impl AlignedBuffer {
+    /// Allocates `len` zero bytes. Running out of memory is an error, not an abort.
+    pub fn zeroed(len: usize) -> Result<Self> {
+        let layout = Self::layout(len)?;
+        // SAFETY: the layout has a non-zero size (`layout` rounds up to ALIGNMENT).
+        let base = unsafe { alloc_zeroed(layout) };
+        let base = NonNull::new(base)
+            .ok_or_else(|| Error::new(Status::MemoryAllocationFailed, format!("cannot allocate {len} bytes")))?;
+        Ok(Self { base, len })
+    }
+
+    fn layout(len: usize) -> Result<Layout> {
+        Layout::from_size_align(len.max(1), ALIGNMENT).map_err(|_| {
+            Error::new(Status::MemoryAllocationFailed, format!("{len} bytes is more than this machine can address"))
+        })
+    }
+
+    /// First byte of the block; valid for `len` bytes as long as the value lives.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Size in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Drop for AlignedBuffer {
+    fn drop(&mut self) {
+        let layout = Layout::from_size_align(self.len.max(1), ALIGNMENT).expect("checked when allocated");
+        // SAFETY: `base` came from `alloc_zeroed` with this very layout and is freed once.
+        unsafe { dealloc(self.base.as_ptr(), layout) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_zeroed_and_aligned() {
+        let buffer = AlignedBuffer::zeroed(100).unwrap();
+        assert_eq!(buffer.as_ptr() as usize % ALIGNMENT, 0);
+        // SAFETY: the block has 100 initialised bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(buffer.as_ptr(), buffer.len()) };
+        assert!(bytes.iter().all(|&b| b == 0));
+    }
+
+    #[test]
+    fn absurd_size_is_an_error() {
+        assert_eq!(AlignedBuffer::zeroed(usize::MAX).unwrap_err().status(), Status::MemoryAllocationFailed);
+    }
+}

@@ -1,0 +1,6 @@
+//! What every room may use: aligned memory, environment knobs, the log sink, a hash.
+
+pub mod aligned;
+pub mod env;
+pub mod fnv;
+pub mod log;

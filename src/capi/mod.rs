@@ -1,0 +1,1 @@
+//! The C border: guard, handles, status; one file a C type.

@@ -1,0 +1,1 @@
+//! Operators that a `.pte` calls by name, one family a file.

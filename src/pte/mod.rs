@@ -1,0 +1,13 @@
+//! The `.pte` file: extended header, segments, flatbuffer `Program` (identifier `ET12`).
+//!
+//! [`Program`] is the data model that the reader returns and the writer takes. Every index and range in it has been
+//! checked; nothing behind this border sees an unchecked byte.
+
+mod program;
+mod storage;
+
+pub use program::{
+    BackendDelegate, Chain, CompileSpec, EValue, ExecutionPlan, Instruction, OperatorName, Program, ShapeDynamism,
+    TensorData, TensorValue,
+};
+pub use storage::{Blob, Storage};

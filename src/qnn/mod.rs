@@ -1,0 +1,1 @@
+//! QnnBackend: Qualcomm's HTP through libQnnHtp.so, loaded at run time.

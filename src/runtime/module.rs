@@ -1,0 +1,78 @@
+//! What the runner runs on: a loaded program whose methods take and give tensors in an [`IoArena`].
+
+use super::io_arena::{IoArena, IoSlice};
+use super::value::Value;
+use crate::error::Result;
+use crate::tensor::{DType, Dims, Encoding, element_count};
+
+/// A loaded method of a [`Module`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MethodId(pub usize);
+
+/// What a method takes or gives at one place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TensorInfo {
+    /// Element type. Where the program says float for what its delegate stores as integers, the delegate's type.
+    pub dtype: DType,
+    /// Sizes; upper bounds where dynamic.
+    pub dims: Dims,
+    /// Whether the sizes may be smaller at run time.
+    pub dynamic: bool,
+    /// Whether the program plans its memory itself; the caller may then not bind it.
+    pub planned: bool,
+    /// How its integers stand for reals, when the delegate says so.
+    pub encoding: Option<Encoding>,
+}
+
+impl TensorInfo {
+    /// Size in bytes at the upper bound.
+    pub fn byte_len(&self) -> usize {
+        // Dims were checked when the program was read.
+        element_count(&self.dims).expect("checked dims") * self.dtype.size()
+    }
+}
+
+/// What a loaded method looks like from outside. `None` stands for an input or output that is no tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MethodInfo {
+    /// Method name.
+    pub name: String,
+    /// In the caller's order.
+    pub inputs: Vec<Option<TensorInfo>>,
+    /// In the caller's order.
+    pub outputs: Vec<Option<TensorInfo>>,
+}
+
+/// A program that can be run. Implemented by `NativeModule` and by hosts.
+///
+/// Inputs and outputs without planned memory must be bound before the first `execute`; they stay bound. A binding names
+/// a range of the arena that is then lent to `execute`, and only that arena may be lent.
+pub trait Module: Send {
+    /// Names of all methods, in the program's order.
+    fn method_names(&self) -> Vec<String>;
+
+    /// Prepares a method. Loading one twice gives the same id.
+    fn load_method(&mut self, name: &str) -> Result<MethodId>;
+
+    /// What a loaded method takes and gives.
+    fn method_info(&self, method: MethodId) -> &MethodInfo;
+
+    /// The outputs of a method that takes nothing and only returns constants (`get_n_layers`); `None` when the program
+    /// has no such method.
+    fn constant(&mut self, name: &str) -> Result<Option<Vec<Value>>>;
+
+    /// Makes input `index` read from `slice`, whose length must be the tensor's size in bytes.
+    fn bind_input(&mut self, method: MethodId, index: usize, arena: &IoArena, slice: IoSlice) -> Result<()>;
+
+    /// Makes output `index` write to `slice`. Outputs may not overlap inputs or each other.
+    fn bind_output(&mut self, method: MethodId, index: usize, arena: &IoArena, slice: IoSlice) -> Result<()>;
+
+    /// Sets the current sizes of a dynamic input, within its upper bounds; the binding shrinks with it.
+    fn resize_input(&mut self, method: MethodId, index: usize, dims: &[usize]) -> Result<()>;
+
+    /// Runs the method once.
+    fn execute(&mut self, method: MethodId, arena: &mut IoArena) -> Result<()>;
+
+    /// Current sizes and bytes of output `index`, after an `execute`; works for planned outputs too.
+    fn output<'a>(&'a self, method: MethodId, index: usize, arena: &'a IoArena) -> Result<(Dims, &'a [u8])>;
+}
