@@ -4,3 +4,4 @@ pub mod aligned;
 pub mod env;
 pub mod fnv;
 pub mod log;
+pub mod storage;

@@ -4,10 +4,9 @@
 //! checked; nothing behind this border sees an unchecked byte.
 
 mod program;
-mod storage;
+pub use crate::base::storage::{Blob, Storage};
 
 pub use program::{
     BackendDelegate, Chain, CompileSpec, EValue, ExecutionPlan, Instruction, OperatorName, Program, ShapeDynamism,
     TensorData, TensorValue,
 };
-pub use storage::{Blob, Storage};
