@@ -12,6 +12,7 @@ pub mod capi;
 pub mod error;
 pub mod graph;
 pub mod ops;
+pub mod passes;
 pub mod pte;
 pub mod qnn;
 pub mod runner;

@@ -4,15 +4,20 @@
 //! consumer (the engine, the reference interpreter, the lowerings). Values are in SSA form; the only state is in
 //! [`State`]s, whose next contents the graph names explicitly.
 
+mod build;
 mod op;
+mod print;
 mod quant;
+mod shapes;
 mod symbol;
 mod value;
+mod verify;
 
 pub use op::{BinaryOp, CacheLayout, Op, RotaryStyle, UnaryOp};
 pub use quant::Quantization;
 pub use symbol::{Int, Symbol, SymbolId, SymbolSource};
 pub use value::{Constant, State, StateId, Value, ValueId, ValueKind};
+pub use verify::VerifyError;
 
 /// A node's number in [`Graph::nodes`].
 pub type NodeId = usize;
