@@ -2,7 +2,6 @@
 //! ranges of planned memory, lengths of constants) is left to `verify`.
 
 use super::error::{Place, PteError};
-use super::flatbuffer::{Table, Tables};
 use super::program::{
     BackendDelegate, Chain, CompileSpec, EValue, ExecutionPlan, Instruction, OperatorName, ShapeDynamism, TensorData,
     TensorValue,
@@ -11,7 +10,8 @@ use super::schema::{
     allocation, boxed, buffer_device, call, chain, compile_spec, data_reference, delegate, execution_plan,
     extra_tensor_info, free, instruction_kind, jump_false, location, move_call, operator, tensor, union, value_kind,
 };
-use super::storage::Blob;
+use crate::base::flatbuffer::{Table, Tables};
+use crate::base::storage::Blob;
 use crate::tensor::DType;
 
 type Result<T, E = PteError> = std::result::Result<T, E>;

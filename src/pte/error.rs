@@ -1,5 +1,6 @@
 //! Every way in which a `.pte` can be wrong, each with the place, so that a user can tell a cut download from a bad export.
 
+use crate::base::flatbuffer::FlatbufferError;
 use crate::error::{Error, Status};
 use std::fmt;
 
@@ -70,21 +71,9 @@ pub enum PteError {
     #[error("{place}: offset {offset} of entry {index} is past the segment's {size} bytes")]
     SubsegmentOutside { place: Place, index: usize, offset: u64, size: u64 },
 
-    /// A read past the end of the flatbuffer.
-    #[error("byte {at}: {size} bytes are needed here, but the program ends at {len}")]
-    Outside { at: usize, size: usize, len: usize },
-    /// A table whose field directory is impossible.
-    #[error("byte {at}: the table here has an impossible field directory")]
-    Vtable { at: usize },
-    /// A string that is not UTF-8.
-    #[error("byte {at}: the string here is not UTF-8")]
-    NotUtf8 { at: usize },
-    /// A table without a field that it cannot do without.
-    #[error("byte {at}: the table here lacks its field `{field}`")]
-    Missing { field: &'static str, at: usize },
-    /// The same bytes are used over and over, so that decoding would grow out of proportion.
-    #[error("the program decodes to more than {limit} bytes, out of proportion to its size")]
-    TooManyItems { limit: usize },
+    /// The flatbuffer part is damaged.
+    #[error("the program's tables are damaged: {0}")]
+    Flatbuffer(#[from] FlatbufferError),
 
     /// Constants in both the old and the new place.
     #[error("constants are stored twice: {inline} in constant_buffer, {segment} in constant_segment")]

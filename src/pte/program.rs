@@ -1,6 +1,6 @@
 //! The data model of a program. Field names follow ExecuTorch's `program.fbs`.
 
-use super::storage::Blob;
+use crate::base::storage::Blob;
 use crate::tensor::{DType, Dims, element_count};
 use std::collections::BTreeMap;
 

@@ -2,11 +2,11 @@
 
 use super::decode::{self, DelegateData};
 use super::error::{Place, PteError};
-use super::flatbuffer::{Buffer, Table};
 use super::header::{self, Layout};
 use super::program::{EValue, ExecutionPlan, Program, TensorData};
 use super::schema::{boxed, named_data, program, segment, subsegments};
-use super::storage::{Blob, Storage};
+use crate::base::flatbuffer::{Buffer, FlatbufferError, Table};
+use crate::base::storage::{Blob, Storage};
 use crate::error::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -86,8 +86,8 @@ fn segments(root: Table, storage: &Arc<Storage>, layout: Layout) -> Result<Vec<B
 fn blobs(root: Table, field: u16, storage: &Arc<Storage>) -> Result<Vec<Blob>, PteError> {
     let blob = |table: Table| {
         let range = table.byte_range(boxed::ITEM)?.unwrap_or(0..0);
-        let outside = PteError::Outside { at: range.start, size: range.len(), len: storage.len() };
-        Blob::new(storage, range).ok_or(outside)
+        let outside = FlatbufferError::Outside { at: range.start, size: range.len(), len: storage.len() };
+        Ok(Blob::new(storage, range).ok_or(outside)?)
     };
     root.tables(field)?.map(|table| blob(table?)).collect()
 }

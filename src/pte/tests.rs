@@ -5,10 +5,10 @@ mod defects;
 mod mutations;
 mod round_trip;
 
-use super::builder::{self, Fields};
 use super::error::PteError;
 use super::schema::{IDENTIFIER, boxed, execution_plan, program, union};
 use super::*;
+use crate::base::flatbuffer::{Fields, FlatbufferError, build};
 use crate::tensor::DType;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn read(bytes: Vec<u8>) -> Result<Program, PteError> {
 
 /// The flatbuffer of a file without header and segments.
 fn bare(root: Fields) -> Vec<u8> {
-    builder::build(root, IDENTIFIER, 0)
+    build(root, IDENTIFIER, 0)
 }
 
 /// A bare program whose method `forward` has the values `values`.

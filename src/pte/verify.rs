@@ -3,7 +3,7 @@
 
 use super::error::{Place, PteError};
 use super::program::{EValue, ExecutionPlan, Instruction, Program, TensorData, TensorValue};
-use super::storage::Blob;
+use crate::base::storage::Blob;
 use crate::tensor::{DType, MAX_RANK};
 use std::collections::HashSet;
 

@@ -1,7 +1,6 @@
 //! From a [`Program`] to the bytes of a file that this library and ExecuTorch read: extended header, flatbuffer, and
 //! segments for constants, initial contents, delegate blobs and named data.
 
-use super::builder::{self, Fields};
 use super::error::PteError;
 use super::header::FULL_LENGTH;
 use super::program::{
@@ -13,7 +12,8 @@ use super::schema::{
     execution_plan, extra_tensor_info, free, instruction_kind, jump_false, location, move_call, named_data, operator,
     program, segment, subsegments, tensor, union, value_kind,
 };
-use super::storage::{Blob, Storage};
+use crate::base::flatbuffer::{Fields, build};
+use crate::base::storage::{Blob, Storage};
 use crate::error::{Error, Result, Status};
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
@@ -85,7 +85,7 @@ impl<'a> Image<'a> {
                 Fields::new().scalar(segment::OFFSET, range.start).scalar(segment::SIZE, range.end - range.start)
             }),
         );
-        let mut head = builder::build(root, IDENTIFIER, FULL_LENGTH as usize);
+        let mut head = build(root, IDENTIFIER, FULL_LENGTH as usize);
         if head.len() > i32::MAX as usize {
             return Err(PteError::TooLargeToWrite { bytes: head.len() });
         }

@@ -69,18 +69,24 @@ fn the_undamaged_programs_are_sound() {
 
 #[test]
 fn missing_execution_plan() {
-    assert!(matches!(read(bare(Fields::new())), Err(Missing { field: "execution_plan", .. })));
+    assert!(matches!(
+        read(bare(Fields::new())),
+        Err(Flatbuffer(FlatbufferError::Missing { field: "execution_plan", .. }))
+    ));
 }
 
 #[test]
 fn missing_method_name() {
-    assert!(matches!(read(bare_with_plan(Fields::new())), Err(Missing { field: "name", .. })));
+    assert!(matches!(
+        read(bare_with_plan(Fields::new())),
+        Err(Flatbuffer(FlatbufferError::Missing { field: "name", .. }))
+    ));
 }
 
 #[test]
 fn missing_value_table() {
     let value = Fields::new().scalar(union::TAG, value_kind::INT);
-    assert!(matches!(bare_value(value), Missing { field: "val", .. }));
+    assert!(matches!(bare_value(value), Flatbuffer(FlatbufferError::Missing { field: "val", .. })));
 }
 
 #[test]
@@ -95,10 +101,13 @@ fn missing_list_string_and_shape() {
         (value_kind::TENSOR, "sizes"),
     ] {
         let error = bare_value(tagged(kind, Fields::new()));
-        assert!(matches!(error, Missing { field: found, .. } if found == field), "{error}");
+        assert!(
+            matches!(error, Flatbuffer(FlatbufferError::Missing { field: found, .. }) if found == field),
+            "{error}"
+        );
     }
     let no_order = tagged(value_kind::TENSOR, Fields::new().scalars::<i32>(tensor::SIZES, []));
-    assert!(matches!(bare_value(no_order), Missing { field: "dim_order", .. }));
+    assert!(matches!(bare_value(no_order), Flatbuffer(FlatbufferError::Missing { field: "dim_order", .. })));
 }
 
 #[test]
@@ -111,7 +120,10 @@ fn missing_delegate_parts() {
         let data = Fields::new().scalars::<u8>(boxed::ITEM, []);
         let root = Fields::new().tables(program::EXECUTION_PLAN, [plan]).tables(program::BACKEND_DELEGATE_DATA, [data]);
         let error = read(bare(root)).unwrap_err();
-        assert!(matches!(error, Missing { field: found, .. } if found == field), "{error}");
+        assert!(
+            matches!(error, Flatbuffer(FlatbufferError::Missing { field: found, .. }) if found == field),
+            "{error}"
+        );
     }
 }
 
@@ -119,7 +131,7 @@ fn missing_delegate_parts() {
 fn missing_operator_name() {
     let nameless = Fields::new().string(operator::OVERLOAD, "out");
     let plan = Fields::new().string(execution_plan::NAME, "f").tables(execution_plan::OPERATORS, [nameless]);
-    assert!(matches!(read(bare_with_plan(plan)), Err(Missing { field: "name", .. })));
+    assert!(matches!(read(bare_with_plan(plan)), Err(Flatbuffer(FlatbufferError::Missing { field: "name", .. }))));
 }
 
 #[test]
@@ -400,7 +412,7 @@ fn segment_of(offset: u64, size: u64) -> Fields<'static> {
 
 /// A file with an extended header, `root` as its flatbuffer, and eight bytes after the segment base.
 fn with_segments(root: Fields) -> Vec<u8> {
-    let mut bytes = builder::build(root, IDENTIFIER, 32);
+    let mut bytes = build(root, IDENTIFIER, 32);
     let program_size = bytes.len();
     bytes.extend([0; 8]);
     let mut header = b"eh00\x20\0\0\0".to_vec();
@@ -484,7 +496,10 @@ fn delegate_data_of_a_missing_entry() {
 fn root_offset_past_the_end() {
     let mut bytes = bare(no_methods());
     bytes[..4].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert_eq!(read(bytes.clone()).unwrap_err(), Outside { at: u32::MAX as usize, size: 4, len: bytes.len() });
+    assert_eq!(
+        read(bytes.clone()).unwrap_err(),
+        Flatbuffer(FlatbufferError::Outside { at: u32::MAX as usize, size: 4, len: bytes.len() })
+    );
 }
 
 #[test]
@@ -496,15 +511,15 @@ fn impossible_field_directories() {
     for (at, word) in [(vtable, 2u16), (vtable, 5), (vtable + 2, 3), (vtable + 6, 2)] {
         let mut bytes = bytes.clone();
         bytes[at..at + 2].copy_from_slice(&word.to_le_bytes());
-        assert_eq!(read(bytes).unwrap_err(), Vtable { at: root }, "{word} at {at}");
+        assert_eq!(read(bytes).unwrap_err(), Flatbuffer(FlatbufferError::Vtable { at: root }), "{word} at {at}");
     }
     let mut far = bytes.clone();
     far[vtable + 6..vtable + 8].copy_from_slice(&u16::MAX.to_le_bytes());
     let at = root + usize::from(u16::MAX);
-    assert_eq!(read(far).unwrap_err(), Outside { at, size: 4, len: bytes.len() });
+    assert_eq!(read(far).unwrap_err(), Flatbuffer(FlatbufferError::Outside { at, size: 4, len: bytes.len() }));
     let mut bytes = bytes.clone();
     bytes[root..root + 4].copy_from_slice(&i32::MAX.to_le_bytes());
-    assert_eq!(read(bytes).unwrap_err(), Vtable { at: root });
+    assert_eq!(read(bytes).unwrap_err(), Flatbuffer(FlatbufferError::Vtable { at: root }));
 }
 
 #[test]
@@ -512,5 +527,5 @@ fn method_name_that_is_not_utf8() {
     let mut bytes = bare_with_plan(Fields::new().string(execution_plan::NAME, "forward"));
     let at = bytes.windows(7).position(|window| window == b"forward").unwrap();
     bytes[at + 3] = 0xff;
-    assert_eq!(read(bytes).unwrap_err(), NotUtf8 { at });
+    assert_eq!(read(bytes).unwrap_err(), Flatbuffer(FlatbufferError::NotUtf8 { at }));
 }

@@ -88,7 +88,7 @@ fn one_list_used_by_all_values_is_refused() {
     for slot in (1..1000).map(|index| vector + 4 + 4 * index) {
         bytes[slot..slot + 4].copy_from_slice(&((first - slot) as u32).to_le_bytes());
     }
-    assert!(matches!(read(bytes), Err(PteError::TooManyItems { .. })));
+    assert!(matches!(read(bytes), Err(PteError::Flatbuffer(FlatbufferError::TooManyItems { .. }))));
 }
 
 #[test]
@@ -96,5 +96,5 @@ fn impossible_counts_do_not_allocate() {
     let mut bytes = bare_with_values([tagged(value_kind::NULL, Fields::new())]);
     let plans = (8..bytes.len()).step_by(4).find(|&at| bytes[at..at + 4] == 1u32.to_le_bytes()).unwrap();
     bytes[plans..plans + 4].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert!(matches!(read(bytes), Err(PteError::Outside { .. })));
+    assert!(matches!(read(bytes), Err(PteError::Flatbuffer(FlatbufferError::Outside { .. }))));
 }

@@ -1,9 +1,9 @@
 //! What is written is what is read, and files of older shapes mean the same as ours.
 
-use super::super::flatbuffer::Buffer;
 use super::super::header;
 use super::super::schema::{boxed, data_reference, delegate, execution_plan, location, program, tensor, value_kind};
 use super::*;
+use crate::base::flatbuffer::Buffer;
 use crate::error::Status;
 
 #[test]

@@ -1,7 +1,7 @@
 //! Writes a flatbuffer from a tree of fields, parents before children, so that every offset points forward as the
 //! format demands and no table needs a second visit.
 
-use super::flatbuffer::Scalar;
+use super::reader::Scalar;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ impl Node<'_> {
 
 /// The fields of a table.
 #[derive(Default)]
-pub(super) struct Fields<'a>(Vec<(u16, Node<'a>)>);
+pub(crate) struct Fields<'a>(Vec<(u16, Node<'a>)>);
 
 impl<'a> Fields<'a> {
     /// A table without fields.
@@ -73,7 +73,7 @@ impl<'a> Fields<'a> {
 
 /// The flatbuffer with `root`. The first 8 bytes are the root offset and `identifier`; after them `reserve` zero bytes
 /// are left free.
-pub(super) fn build(root: Fields, identifier: [u8; 4], reserve: usize) -> Vec<u8> {
+pub(crate) fn build(root: Fields, identifier: [u8; 4], reserve: usize) -> Vec<u8> {
     let mut builder = Builder { bytes: vec![0; 4], vtables: HashMap::new() };
     builder.bytes.extend(identifier);
     builder.bytes.resize(8 + reserve, 0);

@@ -1,11 +1,11 @@
 //! A cursor over an untrusted flatbuffer: every position is checked before it is read, and a budget tied to the
 //! buffer's size keeps tables that are pointed at a million times from becoming a million values.
 
-use super::error::PteError;
+use super::error::FlatbufferError;
 use std::cell::Cell;
 use std::ops::Range;
 
-type Result<T, E = PteError> = std::result::Result<T, E>;
+type Result<T, E = FlatbufferError> = std::result::Result<T, E>;
 
 /// How many times its own size a buffer may decode to. Without sharing it is at most once.
 const SHARING: usize = 4;
@@ -13,7 +13,7 @@ const SHARING: usize = 4;
 const MAX_BUDGET: usize = 64 << 20;
 
 /// A number as flatbuffers store it: little endian.
-pub(super) trait Scalar: Sized {
+pub(crate) trait Scalar: Sized {
     const SIZE: usize;
     /// `None` unless `bytes` has `SIZE` bytes.
     fn decode(bytes: &[u8]) -> Option<Self>;
@@ -46,7 +46,7 @@ impl Scalar for bool {
 }
 
 /// The bytes of one flatbuffer and what is left of its budget.
-pub(super) struct Buffer<'a> {
+pub(crate) struct Buffer<'a> {
     bytes: &'a [u8],
     limit: usize,
     spent: Cell<usize>,
@@ -64,32 +64,32 @@ impl<'a> Buffer<'a> {
     }
 
     fn slice(&self, at: usize, size: usize) -> Result<&'a [u8]> {
-        let outside = PteError::Outside { at, size, len: self.bytes.len() };
+        let outside = FlatbufferError::Outside { at, size, len: self.bytes.len() };
         let end = at.checked_add(size).ok_or_else(|| outside.clone())?;
         self.bytes.get(at..end).ok_or(outside)
     }
 
     fn read<T: Scalar>(&self, at: usize) -> Result<T> {
         let bytes = self.slice(at, T::SIZE)?;
-        T::decode(bytes).ok_or(PteError::Outside { at, size: T::SIZE, len: self.bytes.len() })
+        T::decode(bytes).ok_or(FlatbufferError::Outside { at, size: T::SIZE, len: self.bytes.len() })
     }
 
     fn charge(&self, bytes: usize) -> Result<()> {
         let spent = self.spent.get().saturating_add(bytes);
         self.spent.set(spent);
-        if spent > self.limit { Err(PteError::TooManyItems { limit: self.limit }) } else { Ok(()) }
+        if spent > self.limit { Err(FlatbufferError::TooManyItems { limit: self.limit }) } else { Ok(()) }
     }
 
     /// The position that the offset at `at` leads to.
     fn follow(&self, at: usize) -> Result<usize> {
         let offset: u32 = self.read(at)?;
-        at.checked_add(offset as usize).ok_or(PteError::Outside { at, size: 4, len: self.bytes.len() })
+        at.checked_add(offset as usize).ok_or(FlatbufferError::Outside { at, size: 4, len: self.bytes.len() })
     }
 
     /// The table that the offset at `at` leads to.
     fn table(&'a self, at: usize) -> Result<Table<'a>> {
         let at = self.follow(at)?;
-        let bad = || PteError::Vtable { at };
+        let bad = || FlatbufferError::Vtable { at };
         let back: i32 = self.read(at)?;
         let vtable = i64::try_from(at).ok().and_then(|at| at.checked_sub(i64::from(back))).ok_or_else(bad)?;
         let vtable = usize::try_from(vtable).map_err(|_| bad())?;
@@ -114,7 +114,7 @@ impl<'a> Buffer<'a> {
 
 /// A table: fields by number.
 #[derive(Clone, Copy)]
-pub(super) struct Table<'a> {
+pub(crate) struct Table<'a> {
     buffer: &'a Buffer<'a>,
     at: usize,
     fields: &'a [u8],
@@ -128,7 +128,7 @@ impl<'a> Table<'a> {
         let Some(&[low, high]) = self.fields.get(entry..entry + 2) else { return Ok(None) };
         match usize::from(u16::from_le_bytes([low, high])) {
             0 => Ok(None),
-            offset if offset < 4 => Err(PteError::Vtable { at: self.at }),
+            offset if offset < 4 => Err(FlatbufferError::Vtable { at: self.at }),
             offset => Ok(Some(self.at + offset)),
         }
     }
@@ -171,17 +171,17 @@ impl<'a> Table<'a> {
         let Some(range) = self.byte_range(id)? else { return Ok(None) };
         self.buffer.charge(range.len())?;
         let at = range.start;
-        std::str::from_utf8(&self.buffer.bytes[range]).map(Some).map_err(|_| PteError::NotUtf8 { at })
+        std::str::from_utf8(&self.buffer.bytes[range]).map(Some).map_err(|_| FlatbufferError::NotUtf8 { at })
     }
 
     /// `value`, or the error that this table lacks `field`.
     pub fn required<T>(&self, field: &'static str, value: Option<T>) -> Result<T> {
-        value.ok_or(PteError::Missing { field, at: self.at })
+        value.ok_or(FlatbufferError::Missing { field, at: self.at })
     }
 }
 
 /// The tables of a vector, each checked as it is reached.
-pub(super) struct Tables<'a> {
+pub(crate) struct Tables<'a> {
     buffer: &'a Buffer<'a>,
     range: Range<usize>,
 }

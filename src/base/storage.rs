@@ -76,7 +76,7 @@ impl Blob {
     }
 
     /// Equal for blobs at the same place, different for all others that are alive.
-    pub(super) fn place(&self) -> (*const Storage, Range<usize>) {
+    pub(crate) fn place(&self) -> (*const Storage, Range<usize>) {
         (Arc::as_ptr(&self.storage), self.range.clone())
     }
 
