@@ -97,7 +97,7 @@ pub enum RuntimeError {
 
     #[error("delegate {delegate} ({id}) retypes argument {arg}, but a call has {len}")]
     RetypedArgMissing { delegate: usize, id: String, arg: usize, len: usize },
-    #[error("delegate {delegate} ({id}) retypes it, but it is a {kind}")]
+    #[error("delegate {delegate} ({id}) retypes it, but it is {kind}")]
     RetypedNotTensor { delegate: usize, id: String, kind: &'static str },
     #[error("delegate {delegate} makes it {have}, but {other} takes it as {want}")]
     RetypeConflict { delegate: usize, have: String, other: String, want: String },
@@ -108,7 +108,7 @@ pub enum RuntimeError {
 
     #[error("method {method} has no {side} {index}: it has {len}")]
     NoSuchSlot { method: String, side: Side, index: usize, len: usize },
-    #[error("{side} {index} of method {method} is a {kind}, not a tensor, and cannot be bound")]
+    #[error("{side} {index} of method {method} is {kind}, not tensor")]
     NotATensor { method: String, side: Side, index: usize, kind: &'static str },
     #[error("{side} {index} of method {method} is a constant and cannot be bound")]
     ConstantSlot { method: String, side: Side, index: usize },
@@ -131,29 +131,29 @@ pub enum RuntimeError {
 
     #[error("method {0} takes inputs, so it is not a constant method")]
     NotConstant(String),
-    #[error("method {method} returns a {kind} at {index}, which is not a scalar or a string")]
+    #[error("output {index} of method {method} is {kind}, neither scalar nor string")]
     NotScalar { method: String, index: usize, kind: &'static str },
 
     #[error("initial contents {segment}/{index} of a mutable buffer are not in the program")]
     NoInitialContents { segment: u32, index: u32 },
     #[error("the method did not end within {0} instructions")]
     StepLimit(u32),
-    #[error("a {0} cannot be a jump condition")]
+    #[error("the condition of a jump is {0}, not bool")]
     ConditionNotBool(&'static str),
-    #[error("a {0} cannot be freed")]
+    #[error("what is freed is {0}, not tensor")]
     FreedNotTensor(&'static str),
     #[error("delegate argument {arg} is {have}, prepared was {want}")]
     DelegateArgument { arg: usize, have: String, want: String },
 
     #[error("argument {arg} is missing")]
     ArgumentMissing { arg: usize },
-    #[error("argument {arg} is a {kind}, not a {wanted}")]
+    #[error("argument {arg} is {kind}, not {wanted}")]
     ArgumentKind { arg: usize, kind: &'static str, wanted: &'static str },
     #[error("argument {arg} is the output itself and cannot be read")]
     OutputRead { arg: usize },
     #[error("argument {arg} shares memory with output {output}")]
     SharedMemory { arg: usize, output: usize },
-    #[error("a {have} tensor is read as {want}")]
+    #[error("a tensor of {have} is read as {want}")]
     ElementType { have: DType, want: DType },
     #[error("{tensor} has no memory bound to it")]
     NoMemory { tensor: String },
@@ -161,7 +161,7 @@ pub enum RuntimeError {
     ReadOnly,
     #[error("sizes {asked:?} do not fit {what} {bounds:?}")]
     Sizes { asked: Dims, what: &'static str, bounds: Dims },
-    #[error("a {from} tensor cannot be a view of a {to} tensor")]
+    #[error("a tensor of {from} cannot be a view of one of {to}")]
     ViewType { from: DType, to: DType },
 }
 
