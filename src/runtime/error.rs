@@ -74,7 +74,7 @@ pub enum RuntimeError {
     #[error("{0} is no loaded method of this module")]
     NoSuchMethodId(usize),
     #[error("method {method} needs what this build lacks: {missing}")]
-    Missing { method: String, missing: Missing },
+    Missing { method: String, missing: Box<Missing> },
 
     #[error("{what} {index} is out of range: there are {len}")]
     OutOfRange { what: &'static str, index: u64, len: usize },

@@ -185,15 +185,12 @@ impl<'a> KernelArgs<'a> {
         // The whole capacity counts: the kernel may resize the output up to it.
         let out = self.tensor(output)?;
         let out = span(out, out.capacity());
-        for (arg, &other) in self.args.iter().enumerate() {
-            match self.values.get(other as usize) {
-                Some(Value::Tensor(tensor)) if other as usize != index => {
-                    if overlap(&span(tensor, tensor.byte_len()), &out) {
-                        return Err(RuntimeError::SharedMemory { arg, output }.into());
-                    }
-                }
-                _ => {}
-            }
+        let shares = |&other: &u32| match self.values.get(other as usize) {
+            Some(Value::Tensor(tensor)) => other as usize != index && overlap(&span(tensor, tensor.byte_len()), &out),
+            _ => false,
+        };
+        if let Some(arg) = self.args.iter().position(shares) {
+            return Err(RuntimeError::SharedMemory { arg, output }.into());
         }
         let (before, rest) = self.values.split_at_mut(index);
         match rest.split_first_mut() {

@@ -23,6 +23,9 @@ pub(super) struct Loader<'a> {
     pub(super) backends: &'a BackendRegistry,
 }
 
+/// Kernels by operator, backends by delegate.
+type Resolved<'a> = (Vec<Kernel>, Vec<&'a Arc<dyn Backend>>);
+
 impl Loader<'_> {
     /// Loads a method of the program.
     pub(super) fn load(&self, plan: &ExecutionPlan, copies: &mut ConstantCopies) -> Result<Method> {
@@ -67,8 +70,8 @@ impl Loader<'_> {
     }
 
     /// All kernels and backends of a method, or everything that is missing.
-    fn resolve(&self, plan: &ExecutionPlan) -> Result<(Vec<Kernel>, Vec<&Arc<dyn Backend>>)> {
-        let mut missing = Missing::default();
+    fn resolve(&self, plan: &ExecutionPlan) -> Result<Resolved<'_>> {
+        let mut missing = Box::<Missing>::default();
         let mut kernels = Vec::with_capacity(plan.operators.len());
         for operator in &plan.operators {
             match self.kernels.get(operator) {
