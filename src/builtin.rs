@@ -1,7 +1,8 @@
 //! The one place that knows every kernel and backend of this build and wires them together.
 
 use crate::error::{Error, Result, Status};
-use crate::runtime::Module;
+use crate::ops;
+use crate::runtime::{BackendRegistry, KernelRegistry, Module};
 use std::path::{Path, PathBuf};
 
 /// How a program is opened.
@@ -14,4 +15,16 @@ pub struct ProgramOptions {
 /// Opens the program at `path` with every kernel and backend of this build.
 pub fn open_program(path: &Path, _options: &ProgramOptions) -> Result<Box<dyn Module>> {
     Err(Error::new(Status::NotSupported, format!("cannot open {}", path.display())))
+}
+
+/// Every kernel of this build.
+pub fn kernels() -> KernelRegistry {
+    let mut kernels = KernelRegistry::default();
+    ops::register(&mut kernels);
+    kernels
+}
+
+/// Every backend of this build. One whose library is absent is in it too: it says so when a program asks for it.
+pub fn backends(_options: &ProgramOptions) -> BackendRegistry {
+    BackendRegistry::default()
 }
