@@ -18,7 +18,7 @@
  *     success. llr_last_error_message gives the reason with its causes, per thread, also when no object could be made.
  *     Unless the function says otherwise, an object is after an error as it was before. NULL for a pointer that is
  *     needed is LLR_STATUS_INVALID_ARGUMENT. Functions that "never fail" give a default for NULL. A fault of this
- *     library is caught and reported as LLR_STATUS_PANIC. Every status-returning function can report
+ *     library is caught and reported as LLR_STATUS_PANIC, after Rust's panic hook has written to stderr. Every status-returning function can report
  *     LLR_STATUS_INVALID_STATE (object in use), LLR_STATUS_PANIC and LLR_STATUS_POISONED.
  *
  * Threads
@@ -33,6 +33,9 @@
  *
  * Texts are UTF-8, a pointer and a length in bytes, and need no NUL at the end. A bool must be true or false.
  * Enumerations travel as int32_t; numbers are never changed, never reused, and unknown ones are refused.
+ *
+ * Linking: the shared library needs nothing more. With the static one, on Linux:
+ *     -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
  *
  * Stability: all that is here is stable from version 1.0 on; before, a new minor version may change it.
  */

@@ -8,7 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs a fallible body. When this returns, the thread's last error describes this very call: none after success.
 ///
-/// An object that the body changes when it panics is left half changed; that is why handles poison themselves.
+/// The panic hook has run by then; Rust's own writes to stderr, and it belongs to the process, so it stays as it is. An
+/// object that the body changes when it panics is left half changed; that is why handles poison themselves.
 pub(super) fn guard(body: impl FnOnce() -> Result<()>) -> llr_status {
     error::replace(None);
     let outcome = catch_unwind(AssertUnwindSafe(|| body().map_err(|error| LastError::from(&error))));

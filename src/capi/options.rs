@@ -1,15 +1,15 @@
-//! `llr_runner_options`: choices for the life of a runner, and their check.
+//! `llr_runner_options`: choices for the life of a runner.
 
 use super::guard::{guard, guard_value};
 use super::handle::Handle;
+use super::plan::{Plan, Settings, invalid};
 use super::pointer::{reference, text};
 use super::status::llr_status;
-use crate::builtin::ProgramOptions;
-use crate::error::{Error, Result, Status};
-use crate::runner::{EvalMode, KvUpdater, LookaheadConfig, RunnerOptions};
+use crate::error::Result;
+use crate::runner::{EvalMode, KvUpdater};
 use std::ffi::c_char;
-use std::path::{Path, PathBuf};
-use std::{fs, io, ptr};
+use std::path::PathBuf;
+use std::ptr;
 
 /// Choices for the life of a runner: made by llr_runner_options_new, freed by llr_runner_options_free. A runner copies
 /// what it needs, so the options may be freed, changed or used again after llr_runner_create.
@@ -45,68 +45,11 @@ const AUTO: i32 = llr_eval_mode::Auto as i32;
 const SMART_MASK: i32 = llr_kv_updater::SmartMask as i32;
 const SHIFT_POINTER: i32 = llr_kv_updater::ShiftPointer as i32;
 
-#[derive(Debug, Clone, Default)]
-pub(super) struct Settings {
-    model_path: Option<PathBuf>,
-    tokenizer_path: Option<PathBuf>,
-    program: ProgramOptions,
-    runner: RunnerOptions,
-    ngram: Option<usize>,
-    window: Option<usize>,
-    gcap: Option<usize>,
-}
-
-/// Options that have been found complete and consistent.
-#[derive(Debug, Clone)]
-pub(super) struct Plan {
-    pub(super) model_path: PathBuf,
-    pub(super) tokenizer_path: PathBuf,
-    pub(super) program: ProgramOptions,
-    pub(super) runner: RunnerOptions,
-}
-
 impl llr_runner_options {
-    /// Checks everything that can be known without reading a file's content.
+    /// What the options come to; see [`Settings::plan`].
     pub(super) fn plan(&self) -> Result<Plan> {
-        self.0.read(|settings| {
-            let path = |path: &Option<PathBuf>, what| {
-                path.clone().ok_or_else(|| invalid(format!("the options name no {what} file")))
-            };
-            let model_path = path(&settings.model_path, "model")?;
-            let tokenizer_path = path(&settings.tokenizer_path, "tokenizer")?;
-            check_file(&model_path, "model")?;
-            check_file(&tokenizer_path, "tokenizer")?;
-            let mut runner = settings.runner.clone();
-            runner.lookahead = settings.lookahead()?;
-            Ok(Plan { model_path, tokenizer_path, program: settings.program.clone(), runner })
-        })
+        self.0.read(Settings::plan)
     }
-}
-
-impl Settings {
-    fn lookahead(&self) -> Result<Option<LookaheadConfig>> {
-        match (self.ngram, self.window, self.gcap) {
-            (Some(ngram), Some(window), Some(gcap)) => Ok(Some(LookaheadConfig { ngram, window, gcap })),
-            (None, None, None) if self.runner.eval_mode != Some(EvalMode::Lookahead) => Ok(None),
-            _ => Err(invalid("lookahead decoding needs all three of ngram, window and gcap".into())),
-        }
-    }
-}
-
-fn check_file(path: &Path, what: &str) -> Result<()> {
-    let failed = |error: io::Error| {
-        let status = match error.kind() {
-            io::ErrorKind::NotFound => Status::NotFound,
-            _ => Status::AccessFailed,
-        };
-        Error::from_source(status, error).context(format!("{what} file {}", path.display()))
-    };
-    // Opening comes second: opening a pipe would wait.
-    if !fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(Error::new(Status::AccessFailed, format!("{what} file {}: not a file", path.display())));
-    }
-    fs::File::open(path).map_err(failed)?;
-    Ok(())
 }
 
 fn path_of(text: &str, parameter: &str) -> Result<PathBuf> {
@@ -114,10 +57,6 @@ fn path_of(text: &str, parameter: &str) -> Result<PathBuf> {
         return Err(invalid(format!("`{parameter}` is empty or has a NUL in it")));
     }
     Ok(PathBuf::from(text))
-}
-
-fn invalid(message: String) -> Error {
-    Error::new(Status::InvalidArgument, message)
 }
 
 /// New options with every default, to be freed by llr_runner_options_free. Never fails.
@@ -400,6 +339,7 @@ fn at_least_one(number: i32, parameter: &str) -> Result<usize> {
 mod tests {
     use super::*;
     use crate::capi::error::message_of_this_thread;
+    use crate::runner::LookaheadConfig;
 
     /// Options whose two files exist, and the files.
     fn with_files(test: impl FnOnce(*mut llr_runner_options)) {
@@ -497,20 +437,6 @@ mod tests {
         }
         // SAFETY: live.
         unsafe { llr_runner_options_free(options) };
-    }
-
-    #[test]
-    fn lookahead_without_all_sizes_is_refused() {
-        with_files(|options| {
-            // SAFETY: live.
-            unsafe { llr_runner_options_set_ngram(options, 3) };
-            assert_eq!(plan(options).unwrap_err().status(), Status::InvalidArgument);
-        });
-        with_files(|options| {
-            // SAFETY: live.
-            unsafe { llr_runner_options_set_eval_mode(options, llr_eval_mode::Lookahead as i32) };
-            assert!(plan(options).unwrap_err().chain().contains("all three of ngram, window and gcap"));
-        });
     }
 
     #[test]
