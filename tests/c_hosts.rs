@@ -170,6 +170,33 @@ fn valgrind(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
+/// A real program and tokenizer are opened, then the vendor's library is missing: everything must be given back. (The
+/// simulator itself is too slow and too noisy for Valgrind.)
+fn refused_load(mut command: Command) {
+    let empty = TempDir::new().unwrap();
+    command.arg("--qnn-lib-dir").arg(empty.path()).arg(common::model(MODEL)).arg(common::model(TOKENIZER)).arg("Once");
+    let output = command.env_remove("LLR_QNN_LIB_DIR").env("ASAN_OPTIONS", "detect_leaks=1").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("load: LLR_STATUS_LIBRARY_UNAVAILABLE: "), "{said}");
+    assert!(said.contains(empty.path().to_str().unwrap()), "does not say where it looked: {said}");
+}
+
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+#[test]
+fn load_without_the_vendor_library_leaks_nothing_under_address_sanitizer() {
+    let built = Built::new(GCC_ASAN, "host_c99.c", Link::Shared);
+    refused_load(built.command());
+}
+
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+#[cfg_attr(all(have_shared, not(have_valgrind)), ignore = "needs valgrind")]
+#[test]
+fn load_without_the_vendor_library_leaks_nothing_under_valgrind() {
+    let built = Built::new(GCC, "host_c99.c", Link::Shared);
+    refused_load(valgrind(&built.program));
+}
+
 #[cfg_attr(not(have_cmake), ignore = "needs cmake")]
 #[test]
 fn cmake_builds_the_programs_and_its_test_passes() {
