@@ -1,8 +1,9 @@
 //! The one place that knows every kernel and backend of this build and wires them together.
 
-use crate::error::{Error, Result, Status};
+use crate::error::{Context, Result};
 use crate::ops;
-use crate::runtime::{BackendRegistry, KernelRegistry, Module};
+use crate::pte::Program;
+use crate::runtime::{BackendRegistry, KernelRegistry, Module, NativeModule};
 use std::path::{Path, PathBuf};
 
 /// How a program is opened.
@@ -13,8 +14,10 @@ pub struct ProgramOptions {
 }
 
 /// Opens the program at `path` with every kernel and backend of this build.
-pub fn open_program(path: &Path, _options: &ProgramOptions) -> Result<Box<dyn Module>> {
-    Err(Error::new(Status::NotSupported, format!("cannot open {}", path.display())))
+pub fn open_program(path: &Path, options: &ProgramOptions) -> Result<Box<dyn Module>> {
+    let program = Program::open(path)?;
+    let module = NativeModule::new(program, kernels(), backends(options));
+    Ok(Box::new(module.with_context(|| format!("cannot load {}", path.display()))?))
 }
 
 /// Every kernel of this build.
