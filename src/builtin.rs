@@ -1,7 +1,9 @@
 //! The one place that knows every kernel and backend of this build and wires them together.
 
-use crate::error::{Error, Result, Status};
-use crate::runtime::Module;
+use crate::error::{Context, Result};
+use crate::ops;
+use crate::pte::Program;
+use crate::runtime::{BackendRegistry, KernelRegistry, Module, NativeModule};
 use std::path::{Path, PathBuf};
 
 /// How a program is opened.
@@ -12,6 +14,20 @@ pub struct ProgramOptions {
 }
 
 /// Opens the program at `path` with every kernel and backend of this build.
-pub fn open_program(path: &Path, _options: &ProgramOptions) -> Result<Box<dyn Module>> {
-    Err(Error::new(Status::NotSupported, format!("cannot open {}", path.display())))
+pub fn open_program(path: &Path, options: &ProgramOptions) -> Result<Box<dyn Module>> {
+    let program = Program::open(path)?;
+    let module = NativeModule::new(program, kernels(), backends(options));
+    Ok(Box::new(module.with_context(|| format!("cannot load {}", path.display()))?))
+}
+
+/// Every kernel of this build.
+pub fn kernels() -> KernelRegistry {
+    let mut kernels = KernelRegistry::default();
+    ops::register(&mut kernels);
+    kernels
+}
+
+/// Every backend of this build. One whose library is absent is in it too: it says so when a program asks for it.
+pub fn backends(_options: &ProgramOptions) -> BackendRegistry {
+    BackendRegistry::default()
 }
