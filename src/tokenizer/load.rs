@@ -58,30 +58,33 @@ fn read(path: &Path) -> Result<Vec<u8>, TokenizerError> {
 }
 
 fn parse(bytes: &[u8], path: &Path) -> Result<Arc<dyn Tokenizer>, Vec<Attempt>> {
-    type Parse<'a> = &'a dyn Fn() -> Result<Arc<dyn Tokenizer>, Defect>;
-    let json: Parse = &|| Ok(Arc::new(HuggingFace::from_file_bytes(bytes, path)?));
-    let tiktoken: Parse = &|| Ok(Arc::new(Tiktoken::from_bytes(bytes)?));
-    let sentencepiece: Parse = &|| Ok(Arc::new(SentencePiece::from_bytes(bytes)?));
-    let with_header: Parse = &|| Ok(Arc::new(Llama2c::from_bytes_with_header(bytes)?));
-    let raw: Parse = &|| Ok(Arc::new(Llama2c::from_raw_bytes(bytes)?));
+    type Parsed = Result<Arc<dyn Tokenizer>, Defect>;
+    let json = || -> Parsed { Ok(Arc::new(HuggingFace::from_file_bytes(bytes, path)?)) };
+    let tiktoken = || -> Parsed { Ok(Arc::new(Tiktoken::from_bytes(bytes)?)) };
+    let sentencepiece = || -> Parsed { Ok(Arc::new(SentencePiece::from_bytes(bytes)?)) };
+    let with_header = || -> Parsed { Ok(Arc::new(Llama2c::from_bytes_with_header(bytes)?)) };
+    let raw = || -> Parsed { Ok(Arc::new(Llama2c::from_raw_bytes(bytes)?)) };
+    let empty = || -> Parsed { Err(Defect::Empty) };
+    let no_json = || -> Parsed { Err(Defect::Beginning { expected: "{" }) };
+    let no_tiktoken = || -> Parsed { Err(Defect::Beginning { expected: "a line of base64, a space and a number" }) };
 
-    let beginning = |expected| move || Err(Defect::Beginning { expected });
-    let (no_json, no_tiktoken) = (beginning("{"), beginning("a line of base64, a space and a number"));
-    let all: [(&'static str, Parse); 5] = [
-        ("tokenizer.json", if HuggingFace::sniff(bytes) { json } else { &no_json }),
-        ("tiktoken", if Tiktoken::sniff(bytes) { tiktoken } else { &no_tiktoken }),
-        ("SentencePiece", sentencepiece),
-        ("llama2.c with header", with_header),
-        ("llama2.c", raw),
-    ];
-    let tried = match () {
-        _ if bytes.is_empty() => return Err(vec![Attempt { format: "any format", defect: Defect::Empty }]),
-        _ if HuggingFace::sniff(bytes) => &all[..1],
-        _ if Tiktoken::sniff(bytes) => &all[1..2],
-        _ => &all[..],
+    let candidates: &[(&'static str, &dyn Fn() -> Parsed)] = if bytes.is_empty() {
+        &[("any format", &empty)]
+    } else if HuggingFace::sniff(bytes) {
+        &[("tokenizer.json", &json)]
+    } else if Tiktoken::sniff(bytes) {
+        &[("tiktoken", &tiktoken)]
+    } else {
+        &[
+            ("tokenizer.json", &no_json),
+            ("tiktoken", &no_tiktoken),
+            ("SentencePiece", &sentencepiece),
+            ("llama2.c with header", &with_header),
+            ("llama2.c", &raw),
+        ]
     };
     let mut attempts = Vec::new();
-    for (format, parse) in tried {
+    for (format, parse) in candidates {
         match parse() {
             Ok(tokenizer) => return Ok(tokenizer),
             Err(defect) => attempts.push(Attempt { format, defect }),

@@ -1,6 +1,6 @@
 //! Text to token ids and back, for the four tokenizer files of the field.
 //!
-//! [`load`] finds the format by content. Encoding takes time (nearly) linear in the text, whichever file it is; the
+//! [`load()`] finds the format by content. Encoding takes time (nearly) linear in the text, whichever file it is; the
 //! token ids equal those of the reference: `meta-pytorch/tokenizers` for llama2.c, SentencePiece and tiktoken files,
 //! Hugging Face `tokenizers` for `tokenizer.json`. [`Utf8Stream`] makes whole characters of what tokens decode to.
 
@@ -88,7 +88,14 @@ fn surround(
     }
     let bos = tokenizer.bos().into_iter().flat_map(|id| std::iter::repeat_n(id, specials.bos));
     let eos = tokenizer.eos().first().into_iter().flat_map(|id| std::iter::repeat_n(*id, specials.eos));
-    Ok(bos.chain(body).chain(eos).collect())
+    let ids: Vec<TokenId> = bos.chain(body).chain(eos).collect();
+    if let [first, second, ..] = ids[..]
+        && first == second
+        && tokenizer.bos() == Some(first)
+    {
+        crate::log_warning!("tokenizer: the text begins with more than one beginning-of-sequence token ({first})");
+    }
+    Ok(ids)
 }
 
 /// The index of `token` in a vocabulary of `vocab`, or the error that says it has none.

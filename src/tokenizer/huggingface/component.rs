@@ -1,5 +1,6 @@
 //! Components that the library does not have: it takes some of them for others that have the same fields, and names none.
 
+use super::super::error::Defect;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -59,23 +60,29 @@ const SECTIONS: [(&str, &[&str], &str); 5] = [
     ("model", MODELS, ""),
 ];
 
-/// The section and type of the first component that the library does not have. A file that is no JSON has none.
-pub(super) fn unknown(bytes: &[u8]) -> Option<(&'static str, String)> {
-    // Vocabularies are large, so they are passed over and not parsed.
+/// Refuses what is no JSON, on which parts of the library panic, and the first component that it does not have.
+pub(super) fn check(bytes: &[u8]) -> Result<(), Defect> {
+    // Vocabularies are large, so they are passed over and not kept.
     type Fields<'a> = BTreeMap<String, &'a RawValue>;
-    let file: Fields<'_> = serde_json::from_slice(bytes).ok()?;
-    SECTIONS.into_iter().find_map(|(section, known, parts)| {
-        let raw = file.get(section)?.get();
+    let json = |error: serde_json::Error| Defect::Json { reason: error.to_string() };
+    let file: Fields<'_> = serde_json::from_slice(bytes).map_err(json)?;
+    for (section, known, parts) in SECTIONS {
+        let Some(raw) = file.get(section).map(|raw| raw.get()) else { continue };
         let component = if section == "model" {
-            let model: Fields<'_> = serde_json::from_str(raw).ok()?;
-            Value::from_iter([("type", serde_json::from_str::<Value>(model.get("type")?.get()).ok()?)])
+            let model: Fields<'_> = serde_json::from_str(raw).map_err(json)?;
+            let kind = model.get("type").map(|kind| kind.get()).unwrap_or("null");
+            Value::from_iter([("type", serde_json::from_str::<Value>(kind).map_err(json)?)])
         } else {
-            serde_json::from_str(raw).ok()?
+            serde_json::from_str(raw).map_err(json)?
         };
-        unknown_within(&component, known, parts).map(|name| (section, name))
-    })
+        if let Some(name) = unknown_within(&component, known, parts) {
+            return Err(Defect::UnknownComponent { section, name });
+        }
+    }
+    Ok(())
 }
 
+/// The type of the first component that is not `known`.
 fn unknown_within(component: &Value, known: &[&str], parts: &str) -> Option<String> {
     let name = component.get("type")?.as_str()?;
     if !known.contains(&name) {

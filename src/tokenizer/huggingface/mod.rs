@@ -64,9 +64,7 @@ impl HuggingFace {
 
     /// Reads `tokenizer.json` and, if there is one, `tokenizer_config.json`.
     pub fn from_bytes(bytes: &[u8], config: Option<&[u8]>) -> Result<Self, Defect> {
-        if let Some((section, name)) = component::unknown(bytes) {
-            return Err(Defect::UnknownComponent { section, name });
-        }
+        component::check(bytes)?;
         let mut tokenizer =
             fenced(|| tokenizers::Tokenizer::from_bytes(bytes)).map_err(|reason| Defect::Json { reason })?;
         tokenizer.with_padding(None);
