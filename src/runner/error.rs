@@ -39,6 +39,8 @@ pub enum RunnerError {
     UnknownFamily { name: String, known: String },
     #[error("eval_mode 2 (lookahead) needs ngram, window and gcap")]
     LookaheadUnset,
+    #[error("eval_mode 2 (lookahead) needs a decode method that reads a cache")]
+    LookaheadNeedsCache,
     #[error("lookahead needs ngram >= 2, window >= 1 and gcap >= 1, not {ngram}, {window} and {gcap}")]
     LookaheadSizes { ngram: usize, window: usize, gcap: usize },
     #[error("lookahead feeds (window + gcap) * (ngram - 1) = {rows} tokens a step, the decode method takes {ar}")]
@@ -56,7 +58,7 @@ impl From<RunnerError> for Error {
             MethodMissing { .. } | NoMethod { .. } => Status::NotFound,
             ContextExceeded { .. } => Status::ContextExceeded,
             OnlyAtStart { .. } | Poisoned => Status::InvalidState,
-            SharedBuffer | NoLogitsScale => Status::NotSupported,
+            SharedBuffer | NoLogitsScale | LookaheadNeedsCache => Status::NotSupported,
             TooLarge => Status::MemoryAllocationFailed,
             EmptyPrompt
             | TokenOutsideVocabulary { .. }

@@ -219,10 +219,10 @@ impl KvManager {
 
     /// Forgets every position from `len` on. Does nothing when the cache is shorter.
     pub fn rewind(&mut self, arena: &mut IoArena, len: usize) {
-        for position in len..self.n_past {
-            self.for_each_run(arena, position..position + 1, |run| run.fill(0));
+        if len < self.n_past {
+            self.for_each_run(arena, len..self.n_past, |run| run.fill(0));
+            self.n_past = len;
         }
-        self.n_past = self.n_past.min(len);
     }
 
     /// Forgets everything; all memory is zero again.

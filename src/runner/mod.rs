@@ -8,14 +8,27 @@
 pub mod attention_mask;
 pub mod buffer_alloc;
 mod config;
+mod decoder_runner;
 mod error;
 mod event;
+mod family;
+mod io;
 pub mod kv_manager;
+mod logits;
+mod lookahead;
+mod model;
+mod prompt_processor;
+mod sampler;
 mod session;
+mod stage;
 mod stats;
+mod token_generator;
+mod turn;
 
 pub use config::{EvalMode, GenerationConfig, KvUpdater, LookaheadConfig, Prompt, RunnerOptions};
 pub use error::RunnerError;
 pub use event::{FinishReason, Generation, LogitsRow, TokenEvent};
+pub use family::{CacheMode, FAMILIES, Family};
+pub use io::{IoError, Place};
 pub use session::{Canceller, Runner};
 pub use stats::Stats;
