@@ -384,3 +384,6 @@ fn matrix(dims: &[usize]) -> Option<(usize, usize)> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;
