@@ -218,23 +218,20 @@ fn o21_cancelling_during_a_long_prefill_leaves_the_context_as_it_was() {
     for kv_updater in [KvUpdater::SmartMask, KvUpdater::ShiftPointer] {
         let model = FakeModel { context_len: 256, ..Default::default() };
         let options = RunnerOptions { kv_updater, ..Default::default() };
-        let (module, probe) = model.module();
-        let hook = Arc::new(parking_lot::Mutex::new(None));
-        let module = Box::new(Hooked { inner: module, hook: hook.clone() });
-        let mut runner = Runner::load(module, Arc::new(FakeTokenizer::default()), options).unwrap();
+        let (mut runner, probe) = load_with(&model, FakeTokenizer::default(), options);
         let first = turn(&mut runner, &prompt(7), &steps(2)).unwrap();
         let (before, canceller) = (probe.executions(), runner.canceller());
         let mut blocks = 0;
-        *hook.lock() = Some(Box::new(move || {
+        *probe.hook.lock() = Some(Box::new(move || {
             blocks += 1;
             if blocks == 3 {
                 canceller.cancel();
             }
-        }) as Box<dyn FnMut() + Send>);
+        }));
         let done = turn(&mut runner, &prompt(160), &steps(2)).unwrap();
         assert_eq!((done.finish_reason, done.tokens.len()), (FinishReason::Cancelled, 0));
         assert_eq!((probe.executions() - before, runner.position()), (3, 9));
-        *hook.lock() = None;
+        *probe.hook.lock() = None;
         let context = [prompt(7), first.tokens[..2].to_vec(), prompt(160)].concat();
         assert_eq!(turn(&mut runner, &prompt(160), &steps(2)).unwrap().tokens, model.greedy(&context, 3));
     }
@@ -426,50 +423,4 @@ fn a_layer_count_that_the_tensors_contradict_is_refused() {
     let error = Runner::load(model.module().0, Arc::new(FakeTokenizer::default()), Default::default()).err().unwrap();
     assert_eq!(error.status(), Status::InvalidProgram);
     assert!(error.chain().contains("2 keys for 3 layers"), "{}", error.chain());
-}
-
-/// A module that calls a hook before each execution.
-struct Hooked {
-    inner: Box<dyn llama_runner::runtime::Module>,
-    hook: Arc<parking_lot::Mutex<Option<Box<dyn FnMut() + Send>>>>,
-}
-
-mod hooked {
-    use super::Hooked;
-    use llama_runner::Result;
-    use llama_runner::runtime::{IoArena, IoSlice, MethodId, MethodInfo, Module, Value};
-    use llama_runner::tensor::Dims;
-
-    impl Module for Hooked {
-        fn method_names(&self) -> Vec<String> {
-            self.inner.method_names()
-        }
-        fn load_method(&mut self, name: &str) -> Result<MethodId> {
-            self.inner.load_method(name)
-        }
-        fn method_info(&self, method: MethodId) -> &MethodInfo {
-            self.inner.method_info(method)
-        }
-        fn constant(&mut self, name: &str) -> Result<Option<Vec<Value>>> {
-            self.inner.constant(name)
-        }
-        fn bind_input(&mut self, method: MethodId, index: usize, arena: &IoArena, slice: IoSlice) -> Result<()> {
-            self.inner.bind_input(method, index, arena, slice)
-        }
-        fn bind_output(&mut self, method: MethodId, index: usize, arena: &IoArena, slice: IoSlice) -> Result<()> {
-            self.inner.bind_output(method, index, arena, slice)
-        }
-        fn resize_input(&mut self, method: MethodId, index: usize, dims: &[usize]) -> Result<()> {
-            self.inner.resize_input(method, index, dims)
-        }
-        fn execute(&mut self, method: MethodId, arena: &mut IoArena) -> Result<()> {
-            if let Some(hook) = &mut *self.hook.lock() {
-                hook();
-            }
-            self.inner.execute(method, arena)
-        }
-        fn output<'a>(&'a self, method: MethodId, index: usize, arena: &'a IoArena) -> Result<(Dims, &'a [u8])> {
-            self.inner.output(method, index, arena)
-        }
-    }
 }

@@ -8,6 +8,7 @@ use llama_runner::runtime::{IoArena, IoSlice, MethodId, MethodInfo, Module, Tens
 use llama_runner::tensor::{DType, Dims, Encoding};
 use llama_runner::tokenizer::{Specials, TokenId, Tokenizer};
 use llama_runner::{Error, Result, Status};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -141,18 +142,23 @@ impl FakeModel {
 
     /// The program, and a handle on it.
     pub fn module(&self) -> (Box<dyn Module>, Arc<Probe>) {
-        let probe = Arc::new(Probe { executions: AtomicUsize::new(0), fail_at: AtomicUsize::new(usize::MAX) });
+        let probe = Arc::new(Probe::default());
         let methods = self.methods.iter().map(|&(name, ar)| FakeMethod::new(self, name, ar)).collect();
         (Box::new(FakeModule { model: self.clone(), methods, probe: probe.clone() }), probe)
     }
 }
 
+/// Called before an execution.
+pub type Hook = Box<dyn FnMut() + Send>;
+
 /// What a test sees and does from outside while a runner owns the module.
-#[derive(Debug)]
+#[derive(Default)]
 pub struct Probe {
+    /// Called before each execution.
+    pub hook: Mutex<Option<Hook>>,
     /// Calls of `execute` so far.
     pub executions: AtomicUsize,
-    /// The call, counted from 0, that fails.
+    /// The call that fails, counted from 1; 0 for none.
     pub fail_at: AtomicUsize,
 }
 
@@ -163,7 +169,7 @@ impl Probe {
 
     /// Makes the `nth` call from now fail, 0 being the next.
     pub fn fail_after(&self, nth: usize) {
-        self.fail_at.store(self.executions() + nth, Ordering::SeqCst);
+        self.fail_at.store(self.executions() + nth + 1, Ordering::SeqCst);
     }
 }
 
@@ -219,7 +225,10 @@ impl FakeMethod {
 
     fn check_slice(&mut self, info: &Option<TensorInfo>, arena: &IoArena, slice: IoSlice) -> Result<()> {
         let info = info.as_ref().ok_or_else(|| fault("binds what is no tensor"))?;
-        if slice.len != info.byte_len() || slice.end() > arena.capacity() || slice.offset % info.dtype.size() != 0 {
+        if slice.len != info.byte_len()
+            || slice.end() > arena.capacity()
+            || !slice.offset.is_multiple_of(info.dtype.size())
+        {
             return Err(fault(format!("{slice:?} does not fit {info:?}")));
         }
         if self.arena.replace(arena.id()).is_some_and(|id| id != arena.id()) {
@@ -404,7 +413,10 @@ impl Module for FakeModule {
     }
 
     fn execute(&mut self, method: MethodId, arena: &mut IoArena) -> Result<()> {
-        let call = self.probe.executions.fetch_add(1, Ordering::SeqCst);
+        if let Some(hook) = &mut *self.probe.hook.lock() {
+            hook();
+        }
+        let call = self.probe.executions.fetch_add(1, Ordering::SeqCst) + 1;
         if call == self.probe.fail_at.load(Ordering::SeqCst) {
             return Err(Error::new(Status::BackendFailed, "the fake device is gone"));
         }

@@ -137,7 +137,7 @@ fn the_last_position_fits() {
 fn selected_rows_close_up() {
     for_each_cache(|cache, ars| {
         let ar = ars.into_iter().max().unwrap();
-        if ar < 4 || ar > CONTEXT / 2 {
+        if !(4..=CONTEXT / 2).contains(&ar) {
             return;
         }
         cache.arrange(ar);
