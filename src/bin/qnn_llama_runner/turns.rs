@@ -39,9 +39,9 @@ pub fn run(settings: &Settings) -> Result<()> {
 
 fn load(settings: &Settings) -> Result<Runner> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
-    let tokenizer = tokenizer::load(&settings.tokenizer_path)?;
     let options = ProgramOptions { qnn_lib_dir: settings.qnn_lib_dir.clone() };
     let module = builtin::open_program(&settings.model_path, &options)?;
+    let tokenizer = tokenizer::load(&settings.tokenizer_path)?;
     let mut options = settings.runner.clone();
     options.load_started_ms = Some(started);
     Runner::load(module, tokenizer, options).with_context(|| format!("loading {}", settings.model_path.display()))
