@@ -97,7 +97,7 @@ fn o14_a_turn_that_does_not_fit_keeps_the_text_made_before() {
     let run = run("ec8f0994ff", &["--seq_len=9", "--prompt=Once upon a time", "--prompt=there was a dog"]);
     assert_eq!(run.code, Some(CONTEXT_EXCEEDED), "{}", run.stderr);
     assert!(run.failed_cleanly() && run.errors()[0].contains("turn 2 of 2"), "{}", run.stderr);
-    assert!(run.output.unwrap().starts_with(b"Once upon a time, "));
+    assert!(run.output.as_ref().unwrap().starts_with(b"Once upon a time, "));
     assert_eq!(run.tokens().len(), 1);
     assert_eq!(run.stdout.matches("PyTorchObserver").count(), 1);
 }

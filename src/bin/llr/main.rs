@@ -25,7 +25,15 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result: Result<()> = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(message) => {
+            // Help and version go to stdout, complaints to stderr; a closed stream is no further reason to fail.
+            let _ = message.print();
+            return if message.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    let result: Result<()> = match cli.command {
         Command::Inspect(arguments) => inspect::run(&arguments),
     };
     match result {
