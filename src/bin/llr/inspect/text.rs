@@ -1,6 +1,6 @@
 //! The report for people: one screen for a usual program, columns aligned, equal neighbours folded into one line.
 
-use super::report::{Constant, Delegate, Io, Method, QnnTensor, Report};
+use super::report::{Constant, Delegate, Io, Method, Qnn, QnnTensor, Report};
 use std::fmt::Write;
 
 /// The whole text.
@@ -18,19 +18,28 @@ macro_rules! line {
     ($out:expr, $($text:tt)*) => { writeln!($out, $($text)*).expect("a string takes everything") };
 }
 
+/// More segments than this are summed up; the JSON report lists them all.
+const LISTED_SEGMENTS: usize = 4;
+
 fn header(out: &mut String, report: &Report) {
     line!(out, "{}  (schema version {})", report.file, report.version);
-    let rows: Vec<[String; 3]> = report
-        .segments
-        .iter()
-        .enumerate()
-        .map(|(index, segment)| [format!("segment {index}"), bytes(segment.size), format!("at {}", segment.offset)])
-        .chain(
-            (report.constants.0 > 0)
-                .then(|| [plural(report.constants.0, "constant"), bytes(report.constants.1), String::new()]),
-        )
-        .chain(report.named_data.iter().map(|(key, size)| [format!("data {key}"), bytes(*size), String::new()]))
-        .collect();
+    let mut rows: Vec<[String; 3]> = match report.segments.len() {
+        0..=LISTED_SEGMENTS => report
+            .segments
+            .iter()
+            .enumerate()
+            .map(|(index, segment)| [format!("segment {index}"), bytes(segment.size), format!("at {}", segment.offset)])
+            .collect(),
+        count => {
+            vec![[plural(count, "segment"), bytes(report.segments.iter().map(|s| s.size).sum()), String::new()]]
+        }
+    };
+    let named = (report.named_data.len(), report.named_data.iter().map(|(_, size)| size).sum());
+    for ((count, size), what) in [(report.constants, "constant"), (named, "named blob")] {
+        if count > 0 {
+            rows.push([plural(count, what), bytes(size), String::new()]);
+        }
+    }
     table(out, "  ", &rows);
 }
 
@@ -77,32 +86,44 @@ fn io(io: &Io) -> [String; 3] {
 
 fn delegates(out: &mut String, delegates: &[Delegate]) {
     for delegate in delegates {
-        let callers: Vec<String> =
-            delegate.callers.iter().map(|(method, index)| format!("{method}[{index}]")).collect();
-        let place = match delegate.segment {
-            Some(segment) => format!("segment {segment}"),
-            None => format!("at {}", delegate.blob.offset),
-        };
-        line!(out, "\n{}  ({}, {place})  {}", delegate.id, bytes(delegate.blob.size), callers.join(", "));
-        for (key, size) in &delegate.compile_specs {
-            line!(out, "  {key}: {}", bytes(*size as u64));
+        if let Some(qnn) = &delegate.qnn {
+            qnn_delegate(out, delegate, qnn);
         }
-        let Some(qnn) = &delegate.qnn else { continue };
-        let options: Vec<[String; 2]> = qnn.options.iter().map(|(key, value)| [key.clone(), value.clone()]).collect();
-        table(out, "    ", &options);
-        match &qnn.graphs {
-            Err(why) => line!(out, "  graphs unknown: {why}"),
-            Ok(graphs) => {
-                for graph in graphs {
-                    line!(out, "  graph {}", graph.name);
-                    let rows: Vec<[String; 6]> = [("in", &graph.inputs), ("out", &graph.outputs)]
-                        .into_iter()
-                        .flat_map(|(label, tensors)| {
-                            tensors.iter().enumerate().map(move |(index, tensor)| graph_row(label, index, tensor))
-                        })
-                        .collect();
-                    table(out, "    ", &rows);
-                }
+    }
+    // The blobs of other backends are many and opaque: one line a backend.
+    let mut ids: Vec<&str> = Vec::new();
+    for delegate in delegates.iter().filter(|delegate| delegate.qnn.is_none()) {
+        if ids.contains(&delegate.id.as_str()) {
+            continue;
+        }
+        ids.push(&delegate.id);
+        let same = || delegates.iter().filter(|other| other.id == delegate.id);
+        let size = same().map(|other| other.blob.size).sum();
+        line!(out, "\n{}  ({}, {})", delegate.id, plural(same().count(), "blob"), bytes(size));
+    }
+}
+
+fn qnn_delegate(out: &mut String, delegate: &Delegate, qnn: &Qnn) {
+    let callers: Vec<String> = delegate.callers.iter().map(|(method, index)| format!("{method}[{index}]")).collect();
+    let place = match delegate.segment {
+        Some(segment) => format!("segment {segment}"),
+        None => format!("at {}", delegate.blob.offset),
+    };
+    line!(out, "\n{}  ({}, {place})  {}", delegate.id, bytes(delegate.blob.size), callers.join(", "));
+    let options: Vec<[String; 2]> = qnn.options.iter().map(|(key, value)| [key.clone(), value.clone()]).collect();
+    table(out, "  ", &options);
+    match &qnn.graphs {
+        Err(why) => line!(out, "  graphs unknown: {why}"),
+        Ok(graphs) => {
+            for graph in graphs {
+                line!(out, "  graph {}", graph.name);
+                let rows: Vec<[String; 6]> = [("in", &graph.inputs), ("out", &graph.outputs)]
+                    .into_iter()
+                    .flat_map(|(label, tensors)| {
+                        tensors.iter().enumerate().map(move |(index, tensor)| graph_row(label, index, tensor))
+                    })
+                    .collect();
+                table(out, "    ", &rows);
             }
         }
     }
@@ -194,30 +215,29 @@ mod tests {
     fn a_program_on_one_screen() {
         let want = "\
 model.pte  (schema version 0)
-  segment 0    1024 B  at 0
-  segment 1    3072 B  at 1024
-  1 constant   512 B
+  segment 0   1024 B  at 0
+  segment 1   3072 B  at 1024
+  1 constant  512 B
 
 kv_forward  (4 instructions, 4 values, 256 B of planned memory)
   in   0    i32  [1, 1]
        1-2  u8   [1, 4, 8, 127]  x2
   out  0    u16  [1, 1, 512]
-  calls  delegate 0 (QnnBackend)  x1
-         aten::add.out            x2
-         free                     x1
+  calls  QnnBackend     x1
+         aten::add.out  x2
+         free           x1
 
 prefill_forward  (4 instructions, 4 values, 256 B of planned memory)
   in   0    i32  [1, 32]
        1-2  u8   [1, 4, 8, 96]  x2
   out  0    u16  [1, 32, 512]
-  calls  delegate 0 (QnnBackend)  x1
-         aten::add.out            x2
-         free                     x1
+  calls  QnnBackend     x1
+         aten::add.out  x2
+         free           x1
 
 QnnBackend  (3072 B, segment 1)  kv_forward[0], prefill_forward[0]
-  qnn_compile_spec: 200 B
-    soc  SM8650
-    htp  V75
+  soc  SM8650
+  htp  V75
   graph kv_forward
     in   0  u8  [1, 4]  (q - 128) * 0.5  k_0
     out  0  u8  [1, 4]                   logits
@@ -227,6 +247,19 @@ constants
   get_attr      0.25, 128, \"torch.uint8\"
 ";
         assert_eq!(render(&report()), want);
+    }
+
+    #[test]
+    fn what_is_many_is_summed_up() {
+        let mut report = report();
+        let blob = report.delegates[0].blob;
+        report.segments = vec![blob; 5];
+        report.named_data = vec![("a".into(), 10), ("b".into(), 20)];
+        let other = Delegate { id: "XnnpackBackend".into(), qnn: None, ..report.delegates[0].clone() };
+        report.delegates.extend([other.clone(), other]);
+        let text = render(&report);
+        assert!(text.contains("\n  5 segments     15.4 kB\n  1 constant     512 B\n  2 named blobs  30 B\n"), "{text}");
+        assert!(text.contains("\nXnnpackBackend  (2 blobs, 6144 B)\n"), "{text}");
     }
 
     #[test]
