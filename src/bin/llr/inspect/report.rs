@@ -103,7 +103,7 @@ pub struct Delegate {
     pub segment: Option<usize>,
     /// Methods, each with the delegate's index in it.
     pub callers: Vec<(String, usize)>,
-    /// Keys and sizes of the exporter's options.
+    /// Keys and sizes of the exporter's options, as its first caller has them.
     pub compile_specs: Vec<(String, usize)>,
     /// What only a QNN delegate has.
     pub qnn: Option<Qnn>,
@@ -240,17 +240,15 @@ fn constants(plan: &ExecutionPlan) -> (String, Vec<Constant>) {
     (plan.name.clone(), plan.outputs.iter().map(constant).collect())
 }
 
-/// Every distinct blob, in the order of its first caller.
+/// Every distinct blob, in the order of its first caller; the methods of one context binary share it.
 fn delegates(program: &Program, qnn: &dyn Fn(&BackendDelegate) -> Option<Qnn>) -> Vec<Delegate> {
     let mut seen: Vec<(&BackendDelegate, Delegate)> = Vec::new();
     for plan in &program.plans {
         for (index, delegate) in plan.delegates.iter().enumerate() {
             let caller = (plan.name.clone(), index);
-            let known = seen.iter_mut().find(|(first, _)| {
-                first.id == delegate.id
-                    && first.processed.same_place(&delegate.processed)
-                    && first.compile_specs == delegate.compile_specs
-            });
+            let known = seen
+                .iter_mut()
+                .find(|(first, _)| first.id == delegate.id && first.processed.same_place(&delegate.processed));
             if let Some((_, known)) = known {
                 known.callers.push(caller);
                 continue;
@@ -346,8 +344,8 @@ pub(super) mod tests {
                 options: vec![("soc".into(), "SM8650".into()), ("htp".into(), "V75".into())],
                 graphs: Ok(vec![QnnGraph {
                     name: "kv_forward".into(),
-                    inputs: vec![tensor("k_0", Some(Encoding { scale: 0.5, zero_point: 128 }))],
-                    outputs: vec![tensor("logits", None)],
+                    inputs: vec![tensor("k_0", "u8", Some(0.5)), tensor("k_1", "u8", Some(0.25))],
+                    outputs: vec![tensor("logits", "u16", None)],
                 }]),
             })
         })

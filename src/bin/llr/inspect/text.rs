@@ -1,6 +1,7 @@
 //! The report for people: one screen for a usual program, columns aligned, equal neighbours folded into one line.
 
 use super::report::{Constant, Delegate, Io, Method, Qnn, QnnTensor, Report};
+use llama_runner::tensor::Encoding;
 use std::fmt::Write;
 
 /// The whole text.
@@ -117,29 +118,48 @@ fn qnn_delegate(out: &mut String, delegate: &Delegate, qnn: &Qnn) {
         Ok(graphs) => {
             for graph in graphs {
                 line!(out, "  graph {}", graph.name);
-                let rows: Vec<[String; 6]> = [("in", &graph.inputs), ("out", &graph.outputs)]
-                    .into_iter()
-                    .flat_map(|(label, tensors)| {
-                        tensors.iter().enumerate().map(move |(index, tensor)| graph_row(label, index, tensor))
-                    })
-                    .collect();
+                let groups = |label, tensors| graph_rows(label, tensors).into_iter();
+                let rows: Vec<_> = groups("in", &graph.inputs).chain(groups("out", &graph.outputs)).collect();
                 table(out, "    ", &rows);
             }
         }
     }
 }
 
-fn graph_row(label: &str, index: usize, tensor: &QnnTensor) -> [String; 6] {
-    let label = if index == 0 { label } else { "" };
-    let encoding = tensor.encoding.map(|e| format!("(q - {}) * {}", e.zero_point, e.scale)).unwrap_or_default();
-    [
-        label.to_owned(),
-        index.to_string(),
-        tensor.dtype.clone(),
-        format!("{:?}", tensor.dims),
-        encoding,
-        tensor.name.clone(),
-    ]
+/// One row for all tensors of a type and shape: a context binary has them in no order that a reader could use.
+fn graph_rows(label: &str, tensors: &[QnnTensor]) -> Vec<[String; 6]> {
+    let mut groups: Vec<Vec<&QnnTensor>> = Vec::new();
+    for tensor in tensors {
+        let same = |group: &&mut Vec<&QnnTensor>| (&group[0].dtype, &group[0].dims) == (&tensor.dtype, &tensor.dims);
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(tensor),
+            None => groups.push(vec![tensor]),
+        }
+    }
+    let row = |(index, group): (usize, &Vec<&QnnTensor>)| {
+        let first = group[0];
+        let (times, more) = match group.len() {
+            1 => (String::new(), ""),
+            count => (format!("x{count}"), ", ..."),
+        };
+        let label = if index == 0 { label } else { "" };
+        let shape = format!("{:?}", first.dims);
+        [label.to_owned(), first.dtype.clone(), shape, times, encodings(group), format!("{}{more}", first.name)]
+    };
+    groups.iter().enumerate().map(row).collect()
+}
+
+/// What the codes of all `tensors` stand for, with the range of their scales.
+fn encodings(tensors: &[&QnnTensor]) -> String {
+    let all: Vec<Encoding> = tensors.iter().filter_map(|tensor| tensor.encoding).collect();
+    let (Some(first), true) = (all.first(), all.len() == tensors.len()) else { return String::new() };
+    let scales = || all.iter().map(|encoding| encoding.scale);
+    let (least, most) = (scales().fold(f32::INFINITY, f32::min), scales().fold(0.0, f32::max));
+    let scale = if least == most { least.to_string() } else { format!("{least} to {most}") };
+    match all.iter().all(|encoding| encoding.zero_point == first.zero_point) {
+        true => format!("scale {scale}, zero point {}", first.zero_point),
+        false => format!("scale {scale}, several zero points"),
+    }
 }
 
 fn constants(out: &mut String, methods: &[(String, Vec<Constant>)]) {
@@ -239,8 +259,8 @@ QnnBackend  (3072 B, segment 1)  kv_forward[0], prefill_forward[0]
   soc  SM8650
   htp  V75
   graph kv_forward
-    in   0  u8  [1, 4]  (q - 128) * 0.5  k_0
-    out  0  u8  [1, 4]                   logits
+    in   u8   [1, 4]  x2  scale 0.25 to 0.5, zero point 128  k_0, ...
+    out  u16  [1, 4]                                         logits
 
 constants
   get_n_layers  5
