@@ -337,8 +337,12 @@ pub(super) mod tests {
             ..Program::default()
         };
         Report::new(Path::new("dir/model.pte"), &program, &|delegate| {
-            let tensor =
-                |name: &str, encoding| QnnTensor { name: name.into(), dtype: "u8".into(), dims: vec![1, 4], encoding };
+            let tensor = |name: &str, dtype: &str, scale: Option<f32>| QnnTensor {
+                name: name.into(),
+                dtype: dtype.into(),
+                dims: vec![1, 4],
+                encoding: scale.map(|scale| Encoding { scale, zero_point: 128 }),
+            };
             assert_eq!(delegate.compile_specs[0].value.len(), 200);
             Some(Qnn {
                 options: vec![("soc".into(), "SM8650".into()), ("htp".into(), "V75".into())],
