@@ -1,0 +1,257 @@
+//! The exporter's options of a QnnBackend delegate: the flatbuffer `QnnExecuTorchOptions` under the key
+//! `qnn_compile_spec`, in today's field numbering and in that of 2025 (which had a list of graph names as third field).
+//!
+//! Nothing in it is needed to run a context binary, so what cannot be read is `None`, and loading goes on.
+
+use super::flatbuffer::{Builder, Table};
+use crate::pte::CompileSpec;
+
+/// The key of the compile spec.
+pub const COMPILE_SPEC_KEY: &str = "qnn_compile_spec";
+
+/// What the delegate was compiled for. `None`: the file does not say, or not readably.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CompileOptions {
+    /// QNN's number of the SoC; see [`soc_name`].
+    pub soc_model: Option<u32>,
+    /// Hexagon version: 75 for V75.
+    pub htp_arch: Option<u32>,
+    /// On-chip memory that the graphs may use, in MB.
+    pub vtcm_mb: Option<u32>,
+    /// Which QNN library: 1 GPU, 2 HTP, 3 DSP, 4 LPAI.
+    pub backend_type: Option<u32>,
+    /// Options of the HTP library.
+    pub htp: Option<HtpOptions>,
+    /// QNN log level the exporter asked for, 0 (off) to 5.
+    pub log_level: Option<u32>,
+    /// Whether the graph is to be compiled on the device.
+    pub online_prepare: Option<bool>,
+    /// Whether inputs and outputs are to lie in memory shared with the device.
+    pub shared_buffer: Option<bool>,
+    /// Whether the blob came from a context binary made elsewhere.
+    pub from_context_binary: Option<bool>,
+    /// Whether attention heads were separated.
+    pub use_mha2sha: Option<bool>,
+    /// Names of the graphs, which files of 2025 state here.
+    pub graph_names: Vec<String>,
+}
+
+/// The part for the HTP library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HtpOptions {
+    /// Power mode, 0 (default) to 8; 2 is burst.
+    pub performance_mode: u32,
+    /// 0 quantized, 1 half precision.
+    pub precision: u32,
+    /// 0 unsigned process domain, 1 signed.
+    pub pd_session: u32,
+    /// Whether several contexts share one spill-fill buffer.
+    pub use_multi_contexts: bool,
+    /// Whether graphs of one context share weights.
+    pub use_weight_sharing: bool,
+}
+
+/// Field numbers of the root table that moved when the list of graph names went.
+struct Numbering {
+    log_level: usize,
+    online_prepare: usize,
+    shared_buffer: usize,
+    from_context_binary: usize,
+    use_mha2sha: usize,
+    /// Of the HTP table, which lost the skel library's directory at the same time.
+    use_multi_contexts: usize,
+    use_weight_sharing: usize,
+}
+
+const TODAY: Numbering = Numbering {
+    log_level: 3,
+    online_prepare: 4,
+    shared_buffer: 7,
+    from_context_binary: 8,
+    use_mha2sha: 12,
+    use_multi_contexts: 7,
+    use_weight_sharing: 8,
+};
+
+const OF_2025: Numbering = Numbering {
+    log_level: 4,
+    online_prepare: 5,
+    shared_buffer: 8,
+    from_context_binary: 9,
+    use_mha2sha: 13,
+    use_multi_contexts: 8,
+    use_weight_sharing: 9,
+};
+
+impl CompileOptions {
+    /// The options among a delegate's compile specs; all unknown when they are not there.
+    pub fn find(specs: &[CompileSpec]) -> Self {
+        specs.iter().find(|spec| spec.key == COMPILE_SPEC_KEY).map(|spec| Self::parse(&spec.value)).unwrap_or_default()
+    }
+
+    /// Reads what can be read.
+    pub fn parse(bytes: &[u8]) -> Self {
+        let Some(root) = Table::root(bytes) else {
+            return Self::default();
+        };
+        let graph_names = root.strings(2).unwrap_or_default();
+        let numbering = if graph_names.is_empty() { TODAY } else { OF_2025 };
+        let soc = root.table(0);
+        let htp_info = soc.and_then(|soc| soc.table(1));
+        let backend = root.table(1);
+        let htp = backend.and_then(|backend| backend.table(1));
+        Self {
+            soc_model: soc.and_then(|soc| soc.u32(0)),
+            htp_arch: htp_info.and_then(|info| info.u32(0)),
+            vtcm_mb: htp_info.and_then(|info| info.u32(1)),
+            backend_type: backend.and_then(|backend| backend.u32(0)),
+            htp: htp.and_then(|htp| {
+                Some(HtpOptions {
+                    performance_mode: htp.u32(1)?,
+                    precision: htp.u32(2)?,
+                    pd_session: htp.u32(3)?,
+                    use_multi_contexts: htp.bool(numbering.use_multi_contexts)?,
+                    use_weight_sharing: htp.bool(numbering.use_weight_sharing)?,
+                })
+            }),
+            log_level: root.u32(numbering.log_level),
+            online_prepare: root.bool(numbering.online_prepare),
+            shared_buffer: root.bool(numbering.shared_buffer),
+            from_context_binary: root.bool(numbering.from_context_binary),
+            use_mha2sha: root.bool(numbering.use_mha2sha),
+            graph_names,
+        }
+    }
+
+    /// Writes them in today's numbering; unknown options are left out, and graph names have no place there.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut builder = Builder::default();
+        let htp = self.htp.map(|htp| {
+            builder.table(|table| {
+                table.u32(1, Some(htp.performance_mode));
+                table.u32(2, Some(htp.precision));
+                table.u32(3, Some(htp.pd_session));
+                table.bool(TODAY.use_multi_contexts, Some(htp.use_multi_contexts));
+                table.bool(TODAY.use_weight_sharing, Some(htp.use_weight_sharing));
+            })
+        });
+        let backend = builder.table(|table| {
+            table.u32(0, self.backend_type);
+            table.child(1, htp);
+        });
+        let htp_info = builder.table(|table| {
+            table.u32(0, self.htp_arch);
+            table.u32(1, self.vtcm_mb);
+        });
+        let soc = builder.table(|table| {
+            table.u32(0, self.soc_model);
+            table.child(1, Some(htp_info));
+        });
+        let root = builder.table(|table| {
+            table.child(0, Some(soc));
+            table.child(1, Some(backend));
+            table.u32(TODAY.log_level, self.log_level);
+            table.bool(TODAY.online_prepare, self.online_prepare);
+            table.bool(TODAY.shared_buffer, self.shared_buffer);
+            table.bool(TODAY.from_context_binary, self.from_context_binary);
+            table.bool(TODAY.use_mha2sha, self.use_mha2sha);
+        });
+        builder.finish(root)
+    }
+
+    /// `SM8650 (57), V75, 8 MB VTCM`, with `unknown` where the file is silent.
+    pub fn target(&self) -> String {
+        let unknown = || "unknown".to_owned();
+        let soc = self.soc_model.map(|model| match soc_name(model) {
+            Some(name) => format!("{name} ({model})"),
+            None => format!("SoC model {model}"),
+        });
+        let arch = self.htp_arch.map(|arch| format!("V{arch}"));
+        let vtcm = self.vtcm_mb.map(|mb| format!("{mb} MB VTCM"));
+        match (&soc, &arch, &vtcm) {
+            (None, None, None) => unknown(),
+            _ => [soc, arch, vtcm].map(|part| part.unwrap_or_else(unknown)).join(", "),
+        }
+    }
+}
+
+/// Name of a SoC model.
+pub fn soc_name(model: u32) -> Option<&'static str> {
+    Some(match model {
+        30 => "SM8350",
+        36 => "SM8450",
+        39 => "SA8295",
+        42 => "SM8475",
+        43 => "SM8550",
+        45 => "SXR1230P",
+        46 => "SSG2115P",
+        52 => "SA8255",
+        53 => "SXR2230P",
+        57 => "SM8650",
+        58 => "SSG2125P",
+        60 => "SC8380XP",
+        69 => "SM8750",
+        72 => "SA8797",
+        75 => "SXR2330P",
+        77 => "QCS9100",
+        87 => "SM8850",
+        93 => "QCM6490",
+        95 => "SAR2230P",
+        96 => "SW6100",
+        97 => "SM8845",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> CompileOptions {
+        CompileOptions {
+            soc_model: Some(57),
+            htp_arch: Some(75),
+            vtcm_mb: Some(8),
+            backend_type: Some(2),
+            htp: Some(HtpOptions { performance_mode: 2, use_weight_sharing: true, ..HtpOptions::default() }),
+            log_level: Some(1),
+            online_prepare: Some(false),
+            shared_buffer: Some(true),
+            from_context_binary: Some(false),
+            use_mha2sha: Some(true),
+            graph_names: vec![],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        assert_eq!(CompileOptions::parse(&options().encode()), options());
+    }
+
+    #[test]
+    fn damaged_options_are_unknown_and_no_error() {
+        let bytes = options().encode();
+        assert_eq!(CompileOptions::parse(&[]), CompileOptions::default());
+        assert_eq!(CompileOptions::parse(&[0xff; 40]), CompileOptions::default());
+        for cut in 0..bytes.len() {
+            CompileOptions::parse(&bytes[..cut]);
+        }
+        for at in 0..bytes.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut bytes = bytes.clone();
+                bytes[at] = value;
+                CompileOptions::parse(&bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn target_says_what_is_unknown() {
+        assert_eq!(options().target(), "SM8650 (57), V75, 8 MB VTCM");
+        assert_eq!(
+            CompileOptions { soc_model: Some(1234), ..Default::default() }.target(),
+            "SoC model 1234, unknown, unknown"
+        );
+        assert_eq!(CompileOptions::default().target(), "unknown");
+    }
+}
