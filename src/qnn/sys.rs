@@ -1,5 +1,5 @@
 //! Bindings of QNN's C interface, generated from `qnn_api.h`. `LLR_REGENERATE=1 cargo test --test qnn_bindings`.
-#![allow(missing_docs, non_camel_case_types, non_snake_case)]
+#![allow(missing_docs, non_camel_case_types, non_snake_case, clippy::undocumented_unsafe_blocks)]
 
 pub const QNN_BACKEND_ID_HTP: u32 = 6;
 pub const QNN_DATATYPE_INT_8: u32 = 8;

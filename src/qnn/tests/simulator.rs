@@ -6,7 +6,7 @@ use crate::base::fnv::fnv1a64;
 use crate::pte::{Blob, Storage};
 use crate::qnn::fake::Fake;
 use crate::qnn::{BlobInfo, GraphInfo, Layout, LibraryOptions, QnnBackend, QnnError, QnnOptions, Quantization};
-use crate::runtime::{Backend, Delegate};
+use crate::runtime::Delegate;
 use crate::tensor::DType;
 use std::path::{Path, PathBuf};
 
@@ -43,10 +43,21 @@ fn backend(lib_dir: &Path) -> QnnBackend {
 }
 
 /// Loads every graph of every blob of every model, as programs that say the real types do, and as those that say float.
-fn load_all(backend: &QnnBackend) {
+/// Models that are newer than the library must say so. Gives the number of blobs loaded.
+fn load_all(backend: &QnnBackend) -> usize {
+    let library = backend.library().unwrap();
+    let mut loaded = 0;
     for path in models() {
         for (index, blob) in blobs(&path).iter().enumerate() {
             let BlobInfo { binary, .. } = backend.describe(blob).unwrap();
+            if binary.core > library.info().core {
+                let graph = &binary.graphs[0];
+                let error = init(backend, &graph.name, index, blob, &[], &Call::of_graph(graph, None)).err().unwrap();
+                assert_eq!(error.find::<QnnError>().unwrap().number(), 5000);
+                assert!(error.chain().contains("the library is older than the model"), "{error:?}");
+                continue;
+            }
+            loaded += 1;
             for dtype in [None, Some(DType::F32)] {
                 let delegates: Vec<Box<dyn Delegate>> = binary
                     .graphs
@@ -64,6 +75,7 @@ fn load_all(backend: &QnnBackend) {
             }
         }
     }
+    loaded
 }
 
 #[test]
@@ -71,7 +83,7 @@ fn load_all(backend: &QnnBackend) {
 #[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 fn all_models_load() {
     assert!(models().len() >= 18);
-    load_all(&backend(&env::qnn_lib_dir().unwrap()));
+    assert!(load_all(&backend(&sdk_dir())) >= 18);
 }
 
 #[test]
@@ -81,7 +93,7 @@ fn all_models_load_on_every_sdk() {
     let dirs = std::env::var_os("LLR_QNN_SDK_DIRS").unwrap();
     for dir in std::env::split_paths(&dirs) {
         let backend = backend(&dir);
-        load_all(&backend);
+        assert!(load_all(&backend) >= 11, "{}", dir.display());
         let library = backend.library().unwrap();
         let info = library.info();
         assert!(info.path.starts_with(dir.canonicalize().unwrap()) || info.path.starts_with(&dir), "{info}");
@@ -213,5 +225,28 @@ fn truncated_binaries_are_typed_errors() {
         let cut = Blob::from_vec(blob[256..kept].to_vec());
         let error = init(&backend, "kv_forward", 0, &cut, &[], &call).err().unwrap();
         assert!(error.status() != crate::Status::Internal, "{kept}: {error:?}");
+    }
+}
+
+#[test]
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+#[cfg_attr(not(have_qnn_sdks), ignore = "needs LLR_QNN_SDK_DIRS: libQnnHtp.so of several SDKs")]
+fn loading_prints_nothing_on_standard_output() {
+    let dirs = std::env::var_os("LLR_QNN_SDK_DIRS").unwrap();
+    for dir in std::env::split_paths(&dirs) {
+        // A process of its own, without the test harness's capturing, which does not see C's output anyway.
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "qnn::tests::simulator::contents_are_the_recorded_ones", "--nocapture"])
+            .arg("--include-ignored")
+            .env(env::QNN_LIB_DIR, &dir)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success() && text.contains("1 passed"), "{text}");
+        let foreign = text.lines().find(|line| {
+            let own = ["running 1 test", "test qnn::", "test result:"].iter().any(|start| line.starts_with(start));
+            !line.is_empty() && !own
+        });
+        assert_eq!(foreign, None, "{}", dir.display());
     }
 }
