@@ -21,7 +21,6 @@ mod log;
 mod result;
 mod search;
 mod stdout;
-#[allow(missing_docs)]
 #[rustfmt::skip]
 pub mod sys;
 mod tensor_info;

@@ -69,7 +69,7 @@ impl RawInfo {
     }
 
     /// The structure, to spoil it.
-    pub fn as_mut(&mut self) -> &mut sys::QnnSystemContext_BinaryInfo_t {
+    pub fn info_mut(&mut self) -> &mut sys::QnnSystemContext_BinaryInfo_t {
         &mut self.info
     }
 

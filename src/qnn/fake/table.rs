@@ -272,9 +272,9 @@ unsafe extern "C" fn graph_execute(
             return INVALID_TENSOR;
         }
         let name = name.clone();
-        // SAFETY: client buffers are in use, valid for their sizes, and outputs may be written.
-        let buffers = |tensors: &[sys::Qnn_Tensor_t]| {
-            tensors.iter().map(|tensor| unsafe { tensor.u.v1.memory.clientBuf }).collect::<Vec<_>>()
+        let buffers = |tensors: &[sys::Qnn_Tensor_t]| -> Vec<sys::Qnn_ClientBuffer_t> {
+            // SAFETY: both versions begin with these fields, and client buffers are what is in use.
+            tensors.iter().map(|tensor| unsafe { tensor.u.v1.memory.clientBuf }).collect()
         };
         let inputs = buffers(inputs);
         // SAFETY: as above.

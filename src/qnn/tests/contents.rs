@@ -70,9 +70,9 @@ fn absurd_counts_and_null_lists_are_refused_before_they_are_followed() {
         InfoError::Missing { what, .. } => (what, 0),
         other => panic!("{other}"),
     };
-    let graphs = read(3, |raw| raw.as_mut().u.v3.numGraphs = u32::MAX);
+    let graphs = read(3, |raw| raw.info_mut().u.v3.numGraphs = u32::MAX);
     assert_eq!(kind(graphs.unwrap_err()), ("graphs", u32::MAX));
-    let graphs = read(3, |raw| raw.as_mut().u.v3.graphs = std::ptr::null_mut());
+    let graphs = read(3, |raw| raw.info_mut().u.v3.graphs = std::ptr::null_mut());
     assert_eq!(kind(graphs.unwrap_err()), ("graphs", 0));
     let inputs = read(3, |raw| raw.first_graph().u.v1.numGraphInputs = 1 << 20);
     assert_eq!(kind(inputs.unwrap_err()), ("inputs", 1 << 20));
