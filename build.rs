@@ -12,6 +12,10 @@ fn main() {
         ("have_qnn_sdks", std::env::var_os("LLR_QNN_SDK_DIRS").is_some_and(|dirs| !dirs.is_empty())),
         // bindgen's reader of C headers.
         ("have_libclang", have_libclang()),
+        // What the C programs of `cpp-harness` are tried with, beside gcc.
+        ("have_clang", on_path("clang") && on_path("clang++")),
+        ("have_cmake", on_path("cmake")),
+        ("have_valgrind", on_path("valgrind")),
     ] {
         println!("cargo::rustc-check-cfg=cfg({name})");
         if present {
@@ -43,4 +47,8 @@ fn have_libclang() -> bool {
         llvm.filter(|entry| entry.file_name().to_string_lossy().starts_with("llvm")).map(|e| e.path().join("lib"));
     let usual = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"];
     usual.iter().map(Into::into).chain(llvm).any(|dir| holds_libclang(&dir))
+}
+
+fn on_path(program: &str) -> bool {
+    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }

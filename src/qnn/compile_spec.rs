@@ -3,7 +3,7 @@
 //!
 //! Nothing in it is needed to run a context binary, so what cannot be read is `None`, and loading goes on.
 
-use super::flatbuffer::{Builder, Table};
+use crate::base::flatbuffer::{Buffer, Fields, Scalar, Table, build};
 use crate::pte::CompileSpec;
 
 /// The key of the compile spec.
@@ -53,14 +53,14 @@ pub struct HtpOptions {
 
 /// Field numbers of the root table that moved when the list of graph names went.
 struct Numbering {
-    log_level: usize,
-    online_prepare: usize,
-    shared_buffer: usize,
-    from_context_binary: usize,
-    use_mha2sha: usize,
+    log_level: u16,
+    online_prepare: u16,
+    shared_buffer: u16,
+    from_context_binary: u16,
+    use_mha2sha: u16,
     /// Of the HTP table, which lost the skel library's directory at the same time.
-    use_multi_contexts: usize,
-    use_weight_sharing: usize,
+    use_multi_contexts: u16,
+    use_weight_sharing: u16,
 }
 
 const TODAY: Numbering = Numbering {
@@ -91,72 +91,65 @@ impl CompileOptions {
 
     /// Reads what can be read.
     pub fn parse(bytes: &[u8]) -> Self {
-        let Some(root) = Table::root(bytes) else {
+        let buffer = Buffer::new(bytes);
+        let Ok(root) = buffer.root() else {
             return Self::default();
         };
         let graph_names = root.strings(2).unwrap_or_default();
         let numbering = if graph_names.is_empty() { TODAY } else { OF_2025 };
-        let soc = root.table(0);
-        let htp_info = soc.and_then(|soc| soc.table(1));
-        let backend = root.table(1);
-        let htp = backend.and_then(|backend| backend.table(1));
+        let root = Some(root);
+        let soc = table(root, 0);
+        let htp_info = table(soc, 1);
+        let backend = table(root, 1);
+        let htp = table(backend, 1);
+        let htp_options = || {
+            Some(HtpOptions {
+                performance_mode: number(htp, 1)?,
+                precision: number(htp, 2)?,
+                pd_session: number(htp, 3)?,
+                use_multi_contexts: flag(htp, numbering.use_multi_contexts)?,
+                use_weight_sharing: flag(htp, numbering.use_weight_sharing)?,
+            })
+        };
         Self {
-            soc_model: soc.and_then(|soc| soc.u32(0)),
-            htp_arch: htp_info.and_then(|info| info.u32(0)),
-            vtcm_mb: htp_info.and_then(|info| info.u32(1)),
-            backend_type: backend.and_then(|backend| backend.u32(0)),
-            htp: htp.and_then(|htp| {
-                Some(HtpOptions {
-                    performance_mode: htp.u32(1)?,
-                    precision: htp.u32(2)?,
-                    pd_session: htp.u32(3)?,
-                    use_multi_contexts: htp.bool(numbering.use_multi_contexts)?,
-                    use_weight_sharing: htp.bool(numbering.use_weight_sharing)?,
-                })
-            }),
-            log_level: root.u32(numbering.log_level),
-            online_prepare: root.bool(numbering.online_prepare),
-            shared_buffer: root.bool(numbering.shared_buffer),
-            from_context_binary: root.bool(numbering.from_context_binary),
-            use_mha2sha: root.bool(numbering.use_mha2sha),
-            graph_names,
+            soc_model: number(soc, 0),
+            htp_arch: number(htp_info, 0),
+            vtcm_mb: number(htp_info, 1),
+            backend_type: number(backend, 0),
+            htp: htp_options(),
+            log_level: number(root, numbering.log_level),
+            online_prepare: flag(root, numbering.online_prepare),
+            shared_buffer: flag(root, numbering.shared_buffer),
+            from_context_binary: flag(root, numbering.from_context_binary),
+            use_mha2sha: flag(root, numbering.use_mha2sha),
+            graph_names: graph_names.into_iter().map(str::to_owned).collect(),
         }
     }
 
     /// Writes them in today's numbering; unknown options are left out, and graph names have no place there.
     pub fn encode(&self) -> Vec<u8> {
-        let mut builder = Builder::default();
-        let htp = self.htp.map(|htp| {
-            builder.table(|table| {
-                table.u32(1, Some(htp.performance_mode));
-                table.u32(2, Some(htp.precision));
-                table.u32(3, Some(htp.pd_session));
-                table.bool(TODAY.use_multi_contexts, Some(htp.use_multi_contexts));
-                table.bool(TODAY.use_weight_sharing, Some(htp.use_weight_sharing));
-            })
-        });
-        let backend = builder.table(|table| {
-            table.u32(0, self.backend_type);
-            table.child(1, htp);
-        });
-        let htp_info = builder.table(|table| {
-            table.u32(0, self.htp_arch);
-            table.u32(1, self.vtcm_mb);
-        });
-        let soc = builder.table(|table| {
-            table.u32(0, self.soc_model);
-            table.child(1, Some(htp_info));
-        });
-        let root = builder.table(|table| {
-            table.child(0, Some(soc));
-            table.child(1, Some(backend));
-            table.u32(TODAY.log_level, self.log_level);
-            table.bool(TODAY.online_prepare, self.online_prepare);
-            table.bool(TODAY.shared_buffer, self.shared_buffer);
-            table.bool(TODAY.from_context_binary, self.from_context_binary);
-            table.bool(TODAY.use_mha2sha, self.use_mha2sha);
-        });
-        builder.finish(root)
+        let htp_info = with(with(Fields::new(), 0, self.htp_arch), 1, self.vtcm_mb);
+        let soc = with(Fields::new(), 0, self.soc_model).table(1, htp_info);
+        let mut backend = with(Fields::new(), 0, self.backend_type);
+        if let Some(htp) = self.htp {
+            let fields = Fields::new()
+                .scalar(1, htp.performance_mode)
+                .scalar(2, htp.precision)
+                .scalar(3, htp.pd_session)
+                .scalar(TODAY.use_multi_contexts, htp.use_multi_contexts)
+                .scalar(TODAY.use_weight_sharing, htp.use_weight_sharing);
+            backend = backend.table(1, fields);
+        }
+        let mut root = with(Fields::new().table(0, soc).table(1, backend), TODAY.log_level, self.log_level);
+        for (id, value) in [
+            (TODAY.online_prepare, self.online_prepare),
+            (TODAY.shared_buffer, self.shared_buffer),
+            (TODAY.from_context_binary, self.from_context_binary),
+            (TODAY.use_mha2sha, self.use_mha2sha),
+        ] {
+            root = with(root, id, value);
+        }
+        build(root, [0; 4], 0)
     }
 
     /// `SM8650 (57), V75, 8 MB VTCM`, with `unknown` where the file is silent.
@@ -172,6 +165,29 @@ impl CompileOptions {
             (None, None, None) => unknown(),
             _ => [soc, arch, vtcm].map(|part| part.unwrap_or_else(unknown)).join(", "),
         }
+    }
+}
+
+/// A child that is there and readable.
+fn table<'a>(parent: Option<Table<'a>>, id: u16) -> Option<Table<'a>> {
+    parent?.table(id).ok().flatten()
+}
+
+/// 0 when not stored, `None` when unreadable.
+fn number(parent: Option<Table<'_>>, id: u16) -> Option<u32> {
+    parent?.scalar(id, 0).ok()
+}
+
+/// False when not stored, `None` when unreadable.
+fn flag(parent: Option<Table<'_>>, id: u16) -> Option<bool> {
+    parent?.scalar(id, false).ok()
+}
+
+/// `fields` with `value`, if there is one.
+fn with<'a, T: Scalar>(fields: Fields<'a>, id: u16, value: Option<T>) -> Fields<'a> {
+    match value {
+        Some(value) => fields.scalar(id, value),
+        None => fields,
     }
 }
 

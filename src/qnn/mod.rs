@@ -12,7 +12,6 @@ mod cstd;
 mod delegate;
 #[doc(hidden)]
 pub mod fake;
-mod flatbuffer;
 mod handles;
 mod hint;
 mod library;
