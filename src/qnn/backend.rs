@@ -23,13 +23,14 @@ use std::sync::{Arc, Weak};
 pub struct QnnOptions {
     /// Where the libraries are.
     pub library: LibraryOptions,
-    /// Up to which level QNN's lines go to the log sink, which may want fewer.
+    /// Up to which level QNN's lines go to the log sink, which may want fewer. QNN warns at every load of nothing wrong,
+    /// so the default is errors.
     pub log_level: Level,
 }
 
 impl Default for QnnOptions {
     fn default() -> Self {
-        Self { library: LibraryOptions::default(), log_level: Level::Warning }
+        Self { library: LibraryOptions::default(), log_level: Level::Error }
     }
 }
 

@@ -28,7 +28,7 @@ unsafe impl Sync for Context {}
 
 impl Context {
     /// Loads the binary that `header` finds in `blob`, whose contents are `info`.
-    pub fn load(
+    pub(super) fn load(
         device: &Arc<Device>,
         blob: &Blob,
         header: DelegateBlob,

@@ -1,4 +1,16 @@
 //! QnnBackend: Qualcomm's HTP through libQnnHtp.so, loaded at run time.
+//!
+//! Three levels, as usual for a vendor's C library: [`sys`] is bindgen's output, `result.rs` wraps one function each and
+//! makes errors of codes, everything else is safe. [`QnnBackend`] is the way in; [`fake`] stands in for the library.
+//!
+//! # Safety
+//! * Every call is made under [`QnnLock`], one lock for the process, so raw handles may be sent between threads.
+//! * A handle's owner holds its parent: a graph its context, a context its [`Device`] and its bytes, a device the backend
+//!   and log it was made from, those the [`QnnLibrary`]. Nothing is freed while something made from it lives.
+//! * Libraries are never unloaded.
+//! * The library trusts buffer sizes, so a delegate checks each buffer at each call; it trusts tensor ids, so they are
+//!   only ever taken from the binary's own contents.
+//! * The library's answers are bytes from outside: [`BinaryInfo`] caps every count and copies everything at once.
 #![allow(unsafe_code)]
 
 mod backend;

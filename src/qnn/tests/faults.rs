@@ -42,7 +42,8 @@ fn fake() -> (Fake, QnnBackend) {
         let [mask, tokens] = inputs else { panic!("two inputs") };
         outputs[0].fill(mask[0] + tokens[0]);
     });
-    let backend = QnnBackend::with_library(fake.library(), QnnOptions::default());
+    let options = QnnOptions { log_level: Level::Warning, ..QnnOptions::default() };
+    let backend = QnnBackend::with_library(fake.library(), options);
     (fake, backend)
 }
 

@@ -203,6 +203,31 @@ fn null_device_takes_its_contents_from_the_real_library() {
     assert_eq!((fake.live(), fake.misuse()), (vec![], vec![]));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+fn o22_loading_and_freeing_leaves_memory_flat() {
+    let resident_pages = || -> usize {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').nth(1).unwrap().parse().unwrap()
+    };
+    let blob = &blobs(&model("ec8f0994ff.pte"))[0];
+    let cycle = || {
+        let backend = backend(&sdk_dir());
+        let binary = backend.describe(blob).unwrap().binary;
+        let call = Call::of_graph(&binary.graphs[0], None);
+        drop(init(&backend, &binary.graphs[0].name, 0, blob, &[], &call).unwrap());
+    };
+    (0..20).for_each(|_| cycle());
+    let before = resident_pages();
+    (0..100).for_each(|_| cycle());
+    // One context of 1.3 MB kept each time would be 130 MB; the allocator's own steps are 16 MB.
+    const LIMIT: usize = (40 << 20) / 4096;
+    let after = resident_pages();
+    assert!(after < before + LIMIT, "{before} pages, then {after}");
+}
+
 #[test]
 #[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 fn o11_bytes_of_another_backend_are_refused_with_30010() {
