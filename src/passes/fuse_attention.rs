@@ -24,8 +24,19 @@ impl Pass for FuseAttention {
 
     fn run(&self, graph: &mut Graph) -> Result<usize> {
         let before = Before::of(graph);
-        let found: HashMap<NodeId, Found> =
-            (0..before.nodes().len()).filter_map(|id| Some((id, find(graph, &before, id)?))).collect();
+        let mut starts = HashMap::new();
+        let mut found: HashMap<NodeId, Found> = HashMap::new();
+        for id in 0..before.nodes().len() {
+            if let Some(mut attention) = find(graph, &before, id) {
+                let mask = attention.mask;
+                let start =
+                    mask.and_then(|mask| *starts.entry(mask).or_insert_with(|| causal_start(graph, &before, mask)));
+                if let Some(start) = start {
+                    (attention.start, attention.mask) = (start, None);
+                }
+                found.insert(id, attention);
+            }
+        }
         let caches = found.values().flat_map(|found| [(found.k, found.layout), (found.v, found.layout)]);
         let updates: HashMap<NodeId, CacheLayout> =
             caches.filter_map(|(cache, layout)| Some((before.producer_id(cache)?, layout))).collect();
@@ -96,15 +107,14 @@ fn find(graph: &Graph, before: &Before, id: NodeId) -> Option<Found> {
         if !plain || !fits(q_shape) || !fits(out) || cached != positions || graph.value(v.value).shape != *cache {
             return None;
         }
-        let causal = causal_start(graph, before, mask);
         Some(Found {
             q: q.value,
             k: k.value,
             v: v.value,
             layout,
             scale: q.scale * k.scale * product.scale,
-            start: causal.unwrap_or(Int::Const(0)),
-            mask: if causal.is_some() { None } else { Some(mask) },
+            start: Int::Const(0),
+            mask: Some(mask),
             sizes: [batch, tokens, heads, d, positions],
         })
     })
@@ -230,7 +240,13 @@ fn filled_with(graph: &Graph, before: &Before, value: ValueId) -> Option<f32> {
     match before.producer(value) {
         Some(Node { op: Op::Fill { value }, .. }) => Some(*value as f32),
         Some(Node { op: Op::Expand | Op::Reshape, inputs, .. }) => graph.scalar_f32(inputs[0]),
-        _ => graph.scalar_f32(value),
+        Some(_) => None,
+        None => {
+            let data = graph.constant(value).filter(|_| is_plain_f32(graph, value))?;
+            let (elements, _) = data.as_chunks::<4>();
+            let first = elements.first()?;
+            elements.iter().all(|element| element == first).then(|| f32::from_le_bytes(*first))
+        }
     }
 }
 
