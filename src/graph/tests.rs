@@ -270,7 +270,8 @@ fn fused_operations_on_operands_that_do_not_fit_are_refused() {
     const HEADS_FIRST: CacheLayout = CacheLayout::HeadMajor;
     let attention: fn(&Op) -> bool = |op| matches!(op, Op::Attention { .. });
     let update: fn(&Op) -> bool = |op| matches!(op, Op::CacheUpdate { .. });
-    let bends: [(fn(&Op) -> bool, fn(&mut Node), &str); 7] = [
+    type Case = (fn(&Op) -> bool, fn(&mut Node), &'static str);
+    let bends: [Case; 7] = [
         (attention, |node| node.inputs.truncate(2), "attention needs q, k, v"),
         (attention, |node| node.inputs.swap(0, 1), "attention: shapes"),
         (attention, |node| node.inputs.push(node.inputs[0]), "mask: shapes"),
