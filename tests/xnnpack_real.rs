@@ -288,7 +288,7 @@ fn damaged_blobs_end_in_an_error_or_a_sound_graph() {
     let programs = small_programs();
     let mut rng = Rng(3);
     let (mut graphs, mut refused) = (0, 0);
-    for round in 0..3000 {
+    for round in 0..5000 {
         let program = &programs[rng.below(programs.len())];
         let blob = &program.blobs[rng.below(program.blobs.len())];
         let mut bytes = blob.to_vec();

@@ -228,7 +228,7 @@ pub struct Node {
     pub inputs: Vec<usize>,
     /// Its result, a position in [`Model::values`].
     pub output: usize,
-    /// The result is limited to `.0 ..= .1`.
+    /// The result is limited to `.0 ..= .1`. Exporters fuse activations only into arithmetic, linears and pooling.
     pub bounds: Option<(f32, f32)>,
     /// Links back to the exporter's graph.
     pub debug_handle: u32,

@@ -91,7 +91,7 @@ pub mod node_flag {
 }
 
 /// Names of the nodes; the position is the tag of `XNodeUnion`.
-const NODE_NAMES: [&str; 48] = [
+pub const NODE_NAMES: [&str; 48] = [
     "NONE",
     "XNNAdd",
     "XNNFullyConnected",

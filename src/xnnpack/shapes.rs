@@ -64,8 +64,12 @@ pub(super) fn reshape(graph: &mut Graph, from: &[Int], sizes: &[usize]) -> Resul
             to[rest] = left;
             Ok(to)
         }
-        // Holds at most for one value of the symbol: the largest, which the exporter had in mind.
-        _ => Err(Misfit::Unequal(first, Int::Const(graph.bounds(first).1))),
+        // Holds at most for one value of a symbol: the largest, which the exporter had in mind. Of several, the inner
+        // ones are the least likely to vary.
+        _ => {
+            let inner = others.last().copied().unwrap_or(first);
+            Err(Misfit::Unequal(inner, Int::Const(graph.bounds(inner).1)))
+        }
     }
 }
 
