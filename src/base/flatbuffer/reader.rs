@@ -33,7 +33,7 @@ macro_rules! scalar {
         }
     )+};
 }
-scalar!(u8, i8, u16, i32, u32, i64, u64, f64);
+scalar!(u8, i8, u16, i16, i32, u32, i64, u64, f32, f64);
 
 impl Scalar for bool {
     const SIZE: usize = 1;
