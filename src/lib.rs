@@ -10,6 +10,7 @@ pub mod base;
 pub mod builtin;
 pub mod capi;
 pub mod error;
+pub mod kernels;
 pub mod ops;
 pub mod pte;
 pub mod qnn;
