@@ -39,6 +39,8 @@ impl Simd for Scalar {
         op.eval(self)
     }
     #[inline(always)]
+    fn prefetch<T>(self, _: &T) {}
+    #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
         [x; 16]
     }

@@ -176,6 +176,10 @@ impl<const I8MM: bool> Simd for Neon<I8MM> {
         unsafe { if I8MM { run_i8mm(self, op) } else { run_dotprod(self, op) } }
     }
     #[inline(always)]
+    fn prefetch<T>(self, at: &T) {
+        with!(asm!("prfm pldl1keep, [{at}]", at = in(reg) std::ptr::from_ref(at), options(nostack, preserves_flags, readonly)));
+    }
+    #[inline(always)]
     fn splat(self, x: f32) -> F {
         with!([vdupq_n_f32(x); 4])
     }

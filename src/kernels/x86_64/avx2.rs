@@ -53,6 +53,10 @@ impl Simd for Avx2 {
         unsafe { run(self, op) }
     }
     #[inline(always)]
+    fn prefetch<T>(self, at: &T) {
+        with!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(at).cast()))
+    }
+    #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
         with!([_mm256_set1_ps(x); 2])
     }
