@@ -11,6 +11,7 @@ pub mod builtin;
 pub mod capi;
 pub mod error;
 pub mod graph;
+pub mod kernels;
 pub mod ops;
 pub mod passes;
 pub mod pte;

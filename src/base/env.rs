@@ -9,3 +9,11 @@ pub const QNN_LIB_DIR: &str = "LLR_QNN_LIB_DIR";
 pub fn qnn_lib_dir() -> Option<PathBuf> {
     std::env::var_os(QNN_LIB_DIR).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
+
+/// Kernel set to use instead of the best one: `scalar`, `avx2`, `avx512`, `neon` or `neon-i8mm`.
+pub const KERNELS: &str = "LLR_KERNELS";
+
+/// The value of [`KERNELS`]; an empty value counts as unset.
+pub fn kernels() -> Option<String> {
+    std::env::var(KERNELS).ok().filter(|value| !value.is_empty())
+}

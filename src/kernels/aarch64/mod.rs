@@ -1,0 +1,3 @@
+//! The instruction sets of 64-bit Arm processors.
+
+pub mod neon;

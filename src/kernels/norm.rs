@@ -1,0 +1,111 @@
+//! Normalisations of rows: softmax and RMS-norm.
+
+use super::math::exp;
+use super::reduce::min_max;
+use super::set::KernelSet;
+use super::simd::{Op, Simd};
+
+/// x ← e^(x − max) and their sum, in 16 partial sums; `x` is whole vectors, −∞ where there is no number.
+#[inline(always)]
+pub(crate) fn exp_minus_max<S: Simd>(s: S, x: &mut [[f32; 16]], max: f32) -> f32 {
+    let max = s.splat(max);
+    let mut sum = s.splat(0.0);
+    for chunk in x {
+        let e = exp(s, s.sub(s.load(chunk), max));
+        sum = s.add(sum, e);
+        s.store(e, chunk);
+    }
+    s.reduce_add(sum)
+}
+
+struct Softmax<'a>(&'a mut [f32], usize);
+
+impl Op for Softmax<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        for row in self.0.chunks_exact_mut(self.1) {
+            let (_, max) = min_max(s, row);
+            if max == f32::NEG_INFINITY {
+                row.fill(0.0);
+                continue;
+            }
+            let (chunks, rest) = row.as_chunks_mut();
+            let mut sum = s.splat(0.0);
+            let max = s.splat(max);
+            for chunk in &mut *chunks {
+                let e = exp(s, s.sub(s.load(chunk), max));
+                sum = s.add(sum, e);
+                s.store(e, chunk);
+            }
+            let last = exp(s, s.sub(s.load_part(rest, f32::NEG_INFINITY), max));
+            let scale = s.splat(1.0 / s.reduce_add(s.add(sum, last)));
+            for chunk in chunks {
+                s.store(s.mul(s.load(chunk), scale), chunk);
+            }
+            s.store_part(s.mul(last, scale), rest);
+        }
+    }
+}
+
+struct RmsNorm<'a> {
+    x: &'a [f32],
+    weight: Option<&'a [f32]>,
+    row: usize,
+    epsilon: f32,
+    out: &'a mut [f32],
+}
+
+impl Op for RmsNorm<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S) {
+        for (x, out) in self.x.chunks_exact(self.row).zip(self.out.chunks_exact_mut(self.row)) {
+            let (chunks, rest) = x.as_chunks();
+            let last = s.load_part(rest, 0.0);
+            let mut squares = s.mul(last, last);
+            for chunk in chunks {
+                let v = s.load(chunk);
+                squares = s.fma(v, v, squares);
+            }
+            let mean = s.reduce_add(squares) / self.row as f32;
+            let scale = s.splat(1.0 / (mean + self.epsilon).sqrt());
+            for (i, (x, out)) in x.chunks(16).zip(out.chunks_mut(16)).enumerate() {
+                let at = 16 * i..16 * i + x.len();
+                match (x.try_into(), self.weight) {
+                    (Ok(x), Some(weight)) => {
+                        let weight = weight[at].try_into().expect("as long as x");
+                        s.store(s.mul(s.mul(s.load(x), scale), s.load(weight)), out.try_into().expect("as long as x"));
+                    }
+                    (Ok(x), None) => s.store(s.mul(s.load(x), scale), out.try_into().expect("as long as x")),
+                    (Err(_), weight) => {
+                        let y = s.mul(s.load_part(x, 0.0), scale);
+                        let weight = weight.map_or(s.splat(1.0), |weight| s.load_part(&weight[at], 1.0));
+                        s.store_part(s.mul(y, weight), out);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl KernelSet {
+    /// Softmax of each row of `row` numbers, in place. A row of −∞ only becomes zeros.
+    ///
+    /// # Panics
+    /// When `x` is not whole rows.
+    pub fn softmax_rows(&self, x: &mut [f32], row: usize) {
+        assert!(row > 0 && x.len() % row == 0, "not whole rows");
+        self.run(Softmax(x, row));
+    }
+
+    /// out ← x / √(mean(x²) + epsilon) · weight, for each row of `row` numbers.
+    ///
+    /// # Panics
+    /// When `x` is not whole rows, `out` is not as long as `x`, or `weight` is not one row.
+    pub fn rms_norm(&self, x: &[f32], row: usize, weight: Option<&[f32]>, epsilon: f32, out: &mut [f32]) {
+        assert!(row > 0 && x.len() % row == 0 && out.len() == x.len(), "not whole rows");
+        assert!(weight.is_none_or(|weight| weight.len() == row), "weight is not one row");
+        self.run(RmsNorm { x, weight, row, epsilon, out });
+    }
+}
