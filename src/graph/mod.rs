@@ -5,16 +5,23 @@
 //! [`State`]s, whose next contents the graph names explicitly.
 
 mod build;
+pub mod interpret;
 mod op;
 mod print;
 mod quant;
+mod rewrite;
 mod shapes;
 mod symbol;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 mod value;
 mod verify;
 
 pub use op::{BinaryOp, CacheLayout, Op, RotaryStyle, UnaryOp};
 pub use quant::Quantization;
+pub use rewrite::{Before, Replacement};
 pub use symbol::{Int, Symbol, SymbolId, SymbolSource};
 pub use value::{Constant, State, StateId, Value, ValueId, ValueKind};
 pub use verify::VerifyError;

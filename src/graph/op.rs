@@ -29,7 +29,7 @@ pub enum UnaryOp {
     Tanh,
 }
 
-/// Element-wise, two operands, broadcast.
+/// Element-wise, two operands of one type, broadcast. Integers wrap; their quotient is rounded towards zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum BinaryOp {
@@ -190,8 +190,9 @@ pub enum Op {
         start: Int,
     },
     /// `q [batch, tokens, heads, d]`, `k` and `v` caches after their update, additive mask `[tokens, positions]` if
-    /// there → `[batch, tokens, heads, d]`. Without a mask: causal, token `i` sees positions `..= start + i`. Heads of
-    /// `q` are a multiple of those of `k` and `v`.
+    /// there → `[batch, tokens, heads, d]`. Without a mask: causal, token `i` sees positions `..= start + i`; with one,
+    /// `start` means nothing. A token that sees no position (−∞ everywhere) gets zeros. Heads of `q` are a multiple of
+    /// those of `k` and `v`; query head `h` uses head `h / (heads of q / heads of k)`.
     Attention {
         /// Axes of the caches.
         layout: CacheLayout,
@@ -201,7 +202,8 @@ pub enum Op {
         scale: f32,
     },
     /// As `Attention`, over 8-bit caches: `q` (f32), `k`, `v`, then scale and zero point of `k` and of `v`, each
-    /// `[batch, positions, heads, 1]` (f32 and i8); of `q` where it is 8-bit too.
+    /// shaped as their cache with 1 for `head_dim` (f32 and an integer type); then of `q` where it is 8-bit too,
+    /// `[batch, tokens, heads, 1]`. Causal.
     QuantizedAttention {
         /// Axes of the caches.
         layout: CacheLayout,
@@ -216,4 +218,29 @@ pub enum Op {
         /// Type of the zero points.
         zero_point_dtype: DType,
     },
+}
+
+impl Op {
+    /// The run-time integers among the attributes.
+    pub fn ints(&self) -> impl Iterator<Item = Int> {
+        match self {
+            Self::Slice { start, .. }
+            | Self::SliceUpdate { start, .. }
+            | Self::Arange { start, .. }
+            | Self::CacheUpdate { start, .. }
+            | Self::Attention { start, .. }
+            | Self::QuantizedAttention { start, .. } => Some(*start),
+            Self::Scalar { value } => Some(*value),
+            _ => None,
+        }
+        .into_iter()
+    }
+}
+
+impl BinaryOp {
+    /// True where the result is bool.
+    pub fn gives_bool(self) -> bool {
+        use BinaryOp::*;
+        matches!(self, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual | LogicalAnd | LogicalOr)
+    }
 }

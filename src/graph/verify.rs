@@ -76,7 +76,7 @@ impl Graph {
         self.verify_symbols()?;
         let mut made = vec![false; self.values.len()];
         for (index, value) in self.values.iter().enumerate() {
-            self.verify_value(value)?;
+            self.verify_value(ValueId(index as u32), value)?;
             made[index] = !matches!(value.kind, ValueKind::Computed);
         }
         for (position, &input) in self.inputs.iter().enumerate() {
@@ -85,6 +85,7 @@ impl Graph {
                 return Err(self.bad_value(input, format!("it is listed as input {position}")));
             }
         }
+        self.verify_states()?;
         for (id, node) in self.nodes.iter().enumerate() {
             let place = || format!("node {id} ({})", node.origin);
             for &input in &node.inputs {
@@ -98,6 +99,9 @@ impl Graph {
                 if std::mem::replace(&mut made[output.0 as usize], true) {
                     return Err(VerifyError::MadeTwice { place: place(), value: self.value(output).name.clone() });
                 }
+            }
+            for int in node.op.ints() {
+                self.known_symbol(&place(), int)?;
             }
             let fail = |why| VerifyError::Node { id, origin: node.origin.clone(), why };
             shapes::check(self, node).map_err(fail)?;
@@ -131,7 +135,13 @@ impl Graph {
                 SymbolSource::InputItem { input, .. } if input >= self.inputs.len() => {
                     return Err(bad("it names an input that does not exist"));
                 }
-                SymbolSource::InputItem { .. } => continue,
+                SymbolSource::InputItem { input, .. } => {
+                    let value = self.values.get(self.inputs[input].0 as usize);
+                    if value.is_none_or(|value| !shapes::is_integer(value)) {
+                        return Err(bad("it names an element of an input without integers"));
+                    }
+                    continue;
+                }
                 SymbolSource::Sum(a, b)
                 | SymbolSource::Difference(a, b)
                 | SymbolSource::Product(a, b)
@@ -144,26 +154,22 @@ impl Graph {
         Ok(())
     }
 
-    fn verify_value(&self, value: &Value) -> Result<(), VerifyError> {
+    fn verify_value(&self, id: ValueId, value: &Value) -> Result<(), VerifyError> {
         let bad = |why: String| VerifyError::Value { value: value.name.clone(), why };
-        for dim in &value.shape {
-            match dim {
-                Int::Symbol(id) if id.0 as usize >= self.symbols.len() => {
-                    return Err(VerifyError::OutOfRange {
-                        place: format!("value {}", value.name),
-                        what: "symbol",
-                        number: id.0,
-                        count: self.symbols.len(),
-                    });
-                }
-                Int::Const(size) if *size < 0 => return Err(bad(format!("a size is {size}"))),
-                _ => {}
+        for &dim in &value.shape {
+            self.known_symbol(&format!("value {}", value.name), dim)?;
+            if matches!(dim, Int::Const(size) if size < 0) {
+                return Err(bad(format!("a size is {}", self.bounds(dim).0)));
             }
         }
         let shape: Vec<usize> = value.shape.iter().map(|&dim| self.bounds(dim).1.max(0) as usize).collect();
         let count = element_count(&shape).map_err(|error| bad(error.to_string()))?;
+        verify_codes(value).map_err(bad)?;
         match &value.kind {
             ValueKind::Constant(constant) => {
+                if value.shape.iter().any(|dim| matches!(dim, Int::Symbol(_))) {
+                    return Err(bad("a constant of unknown size".into()));
+                }
                 let need = match &value.quantization {
                     Some(quantization) if quantization.bits() < 8 => packed_bytes(&shape, quantization.bits()),
                     _ => count * value.dtype.size(),
@@ -173,27 +179,38 @@ impl Graph {
                 }
                 verify_quantization(&shape, value.quantization.as_ref()).map_err(bad)
             }
-            ValueKind::State(id) if id.0 as usize >= self.states.len() => Err(VerifyError::OutOfRange {
-                place: format!("value {}", value.name),
-                what: "state",
-                number: id.0,
-                count: self.states.len(),
-            }),
+            ValueKind::State(state) => {
+                let Some(target) = self.states.get(state.0 as usize) else {
+                    return Err(self.no_state(&format!("value {}", value.name), state.0));
+                };
+                let same = value.shape.iter().copied().eq(target.shape.iter().map(|&dim| Int::from(dim)));
+                let same = same && value.dtype == target.dtype && value.quantization.is_none();
+                same.then_some(()).ok_or_else(|| bad(format!("state {} has another shape or type", target.name)))
+            }
+            ValueKind::Input(position) if self.inputs.get(*position) != Some(&id) => {
+                Err(bad(format!("it calls itself input {position}, which is another")))
+            }
             _ => Ok(()),
         }
     }
 
+    fn verify_states(&self) -> Result<(), VerifyError> {
+        for state in &self.states {
+            let bad = |why: String| VerifyError::Value { value: format!("state {}", state.name), why };
+            element_count(&state.shape).map_err(|error| bad(error.to_string()))?;
+        }
+        Ok(())
+    }
+
     fn verify_state_updates(&self) -> Result<(), VerifyError> {
-        for &(state, value) in &self.state_updates {
+        for (index, &(state, value)) in self.state_updates.iter().enumerate() {
             let Some(target) = self.states.get(state.0 as usize) else {
-                let count = self.states.len();
-                return Err(VerifyError::OutOfRange {
-                    place: "state updates".into(),
-                    what: "state",
-                    number: state.0,
-                    count,
-                });
+                return Err(self.no_state("state updates", state.0));
             };
+            if self.state_updates[..index].iter().any(|(other, _)| *other == state) {
+                let value = self.value(value).name.clone();
+                return Err(VerifyError::MadeTwice { place: format!("state {}", target.name), value });
+            }
             let source = self.value(value);
             let same_shape = source.shape.iter().copied().eq(target.shape.iter().map(|&dim| Int::from(dim)));
             if source.dtype != target.dtype || !same_shape {
@@ -201,6 +218,20 @@ impl Graph {
             }
         }
         Ok(())
+    }
+
+    fn no_state(&self, place: &str, number: u32) -> VerifyError {
+        VerifyError::OutOfRange { place: place.into(), what: "state", number, count: self.states.len() }
+    }
+
+    fn known_symbol(&self, place: &str, int: Int) -> Result<(), VerifyError> {
+        let count = self.symbols.len();
+        match int {
+            Int::Symbol(id) if id.0 as usize >= count => {
+                Err(VerifyError::OutOfRange { place: place.into(), what: "symbol", number: id.0, count })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn in_range(&self, place: &str, id: ValueId) -> Result<(), VerifyError> {
@@ -220,6 +251,27 @@ fn packed_bytes(shape: &[usize], bits: u8) -> usize {
     let columns = shape.last().copied().unwrap_or(1);
     let rows: usize = shape.iter().rev().skip(1).product();
     rows * (columns * usize::from(bits)).div_ceil(8)
+}
+
+/// Codes must have as many bits as their type, or fewer in `U8`.
+fn verify_codes(value: &Value) -> Result<(), String> {
+    let Some(quantization) = &value.quantization else { return Ok(()) };
+    let bits = quantization.bits();
+    let fits = match bits {
+        2 | 4 => value.dtype == DType::U8,
+        _ => usize::from(bits) == 8 * value.dtype.size() && shapes::has_integer_type(value.dtype),
+    };
+    if !fits {
+        return Err(format!("codes of {bits} bits in {}", value.dtype));
+    }
+    match quantization {
+        Quantization::DynamicPerRow { nonbatch_dims }
+            if *nonbatch_dims > value.shape.len() || value.dtype != DType::I8 =>
+        {
+            Err(format!("rows of {nonbatch_dims} axes in {} of rank {}", value.dtype, value.shape.len()))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn verify_quantization(shape: &[usize], quantization: Option<&Quantization>) -> Result<(), String> {

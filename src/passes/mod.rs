@@ -3,10 +3,33 @@
 //! A pass declares its dependencies by name; the manager sorts the passes topologically (stable: passes that may go in
 //! any order keep the order in which they were listed), so the order is a fact that can be printed and pinned by a
 //! test. The verifier runs after each pass and its error names the pass that broke the graph.
+//!
+//! No pass changes a result by more than the order of float additions does.
 
+mod causal;
+mod common_subexpressions;
+mod constant_fold;
+mod dead_code;
+mod fuse_attention;
+mod fuse_dynamic_quant_linear;
+mod fuse_rms_norm;
+mod fuse_rotary;
+mod fuse_swiglu;
 mod manager;
+mod matching;
+mod simplify;
+#[cfg(test)]
+mod tests;
 
-pub use manager::{PassError, PassManager};
+pub use constant_fold::ConstantFold;
+pub use dead_code::DeadCode;
+pub use fuse_attention::FuseAttention;
+pub use fuse_dynamic_quant_linear::FuseDynamicQuantLinear;
+pub use fuse_rms_norm::FuseRmsNorm;
+pub use fuse_rotary::FuseRotary;
+pub use fuse_swiglu::FuseSwiGlu;
+pub use manager::{Observer, PassError, PassManager};
+pub use simplify::Simplify;
 
 use crate::error::Result;
 use crate::graph::Graph;
@@ -28,4 +51,19 @@ pub trait Pass: Send + Sync {
 
     /// Rewrites the graph; returns how many places it changed.
     fn run(&self, graph: &mut Graph) -> Result<usize>;
+}
+
+/// What every graph goes through on its way to the engine.
+pub fn standard() -> Result<PassManager, PassError> {
+    PassManager::new(vec![
+        Box::new(ConstantFold),
+        Box::new(Simplify::FIRST),
+        Box::new(FuseRmsNorm),
+        Box::new(FuseRotary),
+        Box::new(FuseSwiGlu),
+        Box::new(FuseAttention),
+        Box::new(FuseDynamicQuantLinear),
+        Box::new(Simplify::FUSED),
+        Box::new(DeadCode),
+    ])
 }
