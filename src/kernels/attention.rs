@@ -399,7 +399,8 @@ impl Op for SplitRows<'_> {
                 dense(s, &call.v, kv_head, begin + keys.start..begin + keys.end, dim, &mut dense_rows[..]);
             let wanted = |row: usize| count(row).saturating_sub(keys.start).min(keys.len());
             let weight = |i: usize, part: Range<usize>| {
-                &weights[i * (SPLIT / 16)..][..SPLIT / 16].as_flattened()[keys.start + part.start..keys.start + part.end]
+                &weights[i * (SPLIT / 16)..][..SPLIT / 16].as_flattened()
+                    [keys.start + part.start..keys.start + part.end]
             };
             let mut i = 0;
             while i < rows.len() {
@@ -409,7 +410,14 @@ impl Op for SplitRows<'_> {
                 // Rows of one query see the same keys; rows further down may see more, and take those alone.
                 let together = |r: usize| i + r <= rows.len() && wanted(row + r - 1) == n;
                 if S::WIDE && together(4) {
-                    add_all_values::<S, 4>(s, [0, 1, 2, 3].map(|r| weight(i + r, 0..n)), data, stride, sums, row_vectors);
+                    add_all_values::<S, 4>(
+                        s,
+                        [0, 1, 2, 3].map(|r| weight(i + r, 0..n)),
+                        data,
+                        stride,
+                        sums,
+                        row_vectors,
+                    );
                     i += 4;
                 } else if S::WIDE && together(3) {
                     add_all_values::<S, 3>(s, [0, 1, 2].map(|r| weight(i + r, 0..n)), data, stride, sums, row_vectors);
