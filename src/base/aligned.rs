@@ -63,6 +63,66 @@ impl Drop for AlignedBuffer {
     }
 }
 
+/// Zeroed bytes at a 64-byte boundary with one owner, for what is large and touched in part: pages that nobody wrote
+/// to take no memory.
+#[derive(Debug)]
+pub struct ZeroedBytes {
+    block: NonNull<u8>,
+    skip: usize,
+    len: usize,
+}
+
+// SAFETY: the block is plain memory that this value alone owns; it is reached through `&self` and `&mut self` only.
+unsafe impl Send for ZeroedBytes {}
+// SAFETY: as above, `&self` only reads.
+unsafe impl Sync for ZeroedBytes {}
+
+impl ZeroedBytes {
+    /// `len` zero bytes. Running out of memory is an error, not an abort.
+    pub fn new(len: usize) -> Result<Self> {
+        let layout = Self::layout(len)?;
+        // SAFETY: the layout is never empty (`layout` adds ALIGNMENT).
+        let block = unsafe { alloc_zeroed(layout) };
+        let block = NonNull::new(block)
+            .ok_or_else(|| Error::new(Status::MemoryAllocationFailed, format!("cannot allocate {len} bytes")))?;
+        Ok(Self { block, skip: block.as_ptr().addr().wrapping_neg() % ALIGNMENT, len })
+    }
+
+    // Asking the allocator for the alignment would make it write the zeros, and so touch every page.
+    fn layout(len: usize) -> Result<Layout> {
+        let too_much = || {
+            let message = format!("{len} bytes is more than this machine can address");
+            Error::new(Status::MemoryAllocationFailed, message)
+        };
+        let padded = len.checked_add(ALIGNMENT).ok_or_else(too_much)?;
+        Layout::from_size_align(padded, 1).map_err(|_| too_much())
+    }
+}
+
+impl std::ops::Deref for ZeroedBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the block has `len` + ALIGNMENT initialised bytes, `skip` is below ALIGNMENT, and the bytes are
+        // borrowed as `self` is.
+        unsafe { std::slice::from_raw_parts(self.block.as_ptr().add(self.skip), self.len) }
+    }
+}
+
+impl std::ops::DerefMut for ZeroedBytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`; `&mut self` makes the borrow the only one.
+        unsafe { std::slice::from_raw_parts_mut(self.block.as_ptr().add(self.skip), self.len) }
+    }
+}
+
+impl Drop for ZeroedBytes {
+    fn drop(&mut self) {
+        let layout = Self::layout(self.len).expect("checked when allocated");
+        // SAFETY: `block` came from `alloc_zeroed` with this very layout and is freed once.
+        unsafe { dealloc(self.block.as_ptr(), layout) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,5 +139,19 @@ mod tests {
     #[test]
     fn absurd_size_is_an_error() {
         assert_eq!(AlignedBuffer::zeroed(usize::MAX).unwrap_err().status(), Status::MemoryAllocationFailed);
+        for len in [usize::MAX, isize::MAX as usize, 1 << 60] {
+            assert_eq!(ZeroedBytes::new(len).unwrap_err().status(), Status::MemoryAllocationFailed);
+        }
+    }
+
+    #[test]
+    fn owned_bytes_are_zeroed_and_aligned() {
+        for len in [0, 1, 64, 1000] {
+            let mut bytes = ZeroedBytes::new(len).unwrap();
+            assert_eq!(bytes.as_ptr() as usize % ALIGNMENT, 0);
+            assert!(bytes.len() == len && bytes.iter().all(|&b| b == 0));
+            bytes.fill(7);
+            assert!(bytes.iter().all(|&b| b == 7));
+        }
     }
 }

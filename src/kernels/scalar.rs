@@ -152,7 +152,8 @@ impl Simd for Scalar {
                 for (c, sum) in sums.iter_mut().enumerate() {
                     for i in 0..4 {
                         let byte = i32::from(line.0[4 * c + i]);
-                        *sum += ((byte & 15) - 8) * i32::from(low[i] as i8) + ((byte >> 4) - 8) * i32::from(high[i] as i8);
+                        *sum +=
+                            ((byte & 15) - 8) * i32::from(low[i] as i8) + ((byte >> 4) - 8) * i32::from(high[i] as i8);
                     }
                 }
             }

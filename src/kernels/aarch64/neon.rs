@@ -130,7 +130,8 @@ unsafe fn dot<const M: usize, const I8MM: bool>(
             for (step, rows) in a.iter().enumerate() {
                 for q in 0..4 {
                     let [low, high] = load(step, q).map(|w| vreinterpretq_s32_s8(w));
-                    let (left, right) = (vreinterpretq_s8_s32(vzip1q_s32(low, high)), vreinterpretq_s8_s32(vzip2q_s32(low, high)));
+                    let (left, right) =
+                        (vreinterpretq_s8_s32(vzip1q_s32(low, high)), vreinterpretq_s8_s32(vzip2q_s32(low, high)));
                     for m in (0..M - M % 2).step_by(2) {
                         let x = two_rows(rows, m);
                         sums[m][q] = smmla(sums[m][q], x, left);
