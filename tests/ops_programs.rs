@@ -3,8 +3,10 @@
 mod common;
 
 use llama_runner::builtin::{ProgramOptions, open_program};
+use llama_runner::pte::Program;
 use llama_runner::runtime::{IoArena, IoSlice, MethodId, Module};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Largest distance from the recorded logits, relative to the row's largest.
 const TOLERANCE: f32 = 1e-4;
@@ -86,6 +88,27 @@ fn assert_close(got: &[f32], want: &[f32], place: &str) {
     for (id, (got, want)) in got.iter().zip(want).enumerate() {
         assert!((got - want).abs() <= TOLERANCE * largest, "{place}, id {id}: {got} for {want}");
     }
+}
+
+#[test]
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+fn every_operator_of_the_programs_is_there() {
+    let kernels = llama_runner::builtin::kernels();
+    let (mut files, mut missing) = (0, BTreeSet::new());
+    for folder in ["portable", "xnnpack", "smollm2", "story"] {
+        for entry in std::fs::read_dir(common::model(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "pte") {
+                continue;
+            }
+            let program = Program::open(&path).unwrap();
+            let operators = program.plans.iter().flat_map(|plan| &plan.operators);
+            missing.extend(operators.filter(|name| kernels.get(name).is_none()).map(ToString::to_string));
+            files += 1;
+        }
+    }
+    assert!(files >= 7, "{files} files");
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]

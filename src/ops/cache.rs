@@ -36,7 +36,11 @@ impl Rows {
         if value.dims[0] != cache.dims[0] || value.dims[2..] != cache.dims[2..] {
             return Err(OpError::Shapes { a: value.dims.clone(), b: cache.dims.clone() }.into());
         }
-        let width = value.dims[2] * value.dims[3] * value.dtype.size();
+        let width = match value.is_empty() {
+            // The other sizes may then be beyond all bounds.
+            true => 0,
+            false => value.dims[2] * value.dims[3] * value.dtype.size(),
+        };
         Ok(Self { batch: value.dims[0], positions: value.dims[1], room: cache.dims[1], width })
     }
 }
@@ -52,6 +56,9 @@ pub(super) fn update(args: &mut KernelArgs<'_>, value: usize, cache: usize, star
     let (value, Rows { batch, positions, room, width }) = pair(&inputs, value, cache)?;
     let first = usize::try_from(start).ok().filter(|&first| first < room && positions <= room - first);
     let first = first.ok_or(OpError::CachePosition { start, len: positions, room })?;
+    if value.is_empty() {
+        return Ok(());
+    }
     let (value, cache) = (value.bytes()?, cache.bytes_mut()?);
     let len = positions * width;
     for batch in 0..batch {
@@ -72,6 +79,9 @@ fn update_with_indices(args: &mut KernelArgs<'_>) -> Result<()> {
     }
     if indices.dtype != DType::I64 {
         return Err(OpError::Type { what: "an index", dtype: indices.dtype }.into());
+    }
+    if value.is_empty() {
+        return Ok(());
     }
     let (value, cache) = (value.bytes()?, cache.bytes_mut()?);
     for (row, &index) in indices.view::<i64>()?.iter().enumerate() {

@@ -6,7 +6,7 @@ use super::number::{Number, write};
 use super::promote::{Compute, Scalar};
 use crate::error::Result;
 use crate::runtime::{Inputs, KernelArgs, KernelRegistry, Tensor};
-use crate::tensor::MAX_ELEMENTS;
+use crate::tensor::{DType, MAX_ELEMENTS};
 
 pub(super) fn register(registry: &mut KernelRegistry) {
     registry.register("aten::full.out", |args| {
@@ -56,9 +56,7 @@ fn fill(value: Scalar, out: &mut Tensor) -> Result<()> {
         Compute::F32 => write(out, |out| out.fill(value.to_f64() as f32)),
         Compute::F64 => write(out, |out| out.fill(value.to_f64())),
         // A fraction is false only when it is zero.
-        Compute::I64 if out.dtype == crate::tensor::DType::Bool => {
-            write(out, |out| out.fill(i64::from(value.to_f64() != 0.0)))
-        }
+        Compute::I64 if out.dtype == DType::Bool => write(out, |out| out.fill(i64::from(value.to_f64() != 0.0))),
         Compute::I64 => write(out, |out| out.fill(value.to_i64())),
     }
 }
@@ -104,8 +102,8 @@ fn count([start, end, step]: [Scalar; 3], out: &mut Tensor) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Call, elements};
+    use super::*;
     use crate::pte::EValue;
-    use crate::tensor::DType;
 
     #[test]
     fn full_of_a_number() {

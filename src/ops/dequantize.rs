@@ -7,6 +7,7 @@ use super::promote::{Compute, check_dtype_arg, check_float};
 use super::quantize::{Parameters, channel_sizes, token_sizes};
 use crate::error::Result;
 use crate::runtime::{Inputs, KernelArgs, KernelRegistry, Tensor};
+use crate::tensor::DType;
 
 pub(super) fn register(registry: &mut KernelRegistry) {
     let mut quantized = |name: &str, kernel| registry.register(&format!("quantized_decomposed::{name}"), kernel);
@@ -65,7 +66,7 @@ fn dequantize(
     check_dtype_arg(&inputs, places.dtype, a.dtype)?;
     check_dtype_arg(&inputs, places.out_dtype, out.dtype)?;
     check_float("the output", out.dtype)?;
-    if Compute::of(a.dtype).map_or(a.dtype != crate::tensor::DType::Bits16, |compute| compute != Compute::I64) {
+    if Compute::of(a.dtype).map_or(a.dtype != DType::Bits16, |compute| compute != Compute::I64) {
         return Err(OpError::Type { what: "a code", dtype: a.dtype }.into());
     }
     let (min, max) = (inputs.int(places.range)?, inputs.int(places.range + 1)?);
@@ -95,7 +96,6 @@ mod tests {
     use super::super::testing::{Call, elements};
     use super::*;
     use crate::pte::EValue;
-    use crate::tensor::DType;
 
     const CODES: [i8; 8] = [0, 1, 2, 3, -4, -5, -6, 127];
     const I8: i64 = DType::I8 as i64;

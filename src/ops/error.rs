@@ -44,6 +44,8 @@ pub enum OpError {
     DimensionTwice(usize),
     #[error("index {index} is outside 0..{len}")]
     Index { index: i64, len: usize },
+    #[error("index tensors name {count} places together, more than {max}")]
+    TooManyPlaces { count: usize, max: usize },
     #[error("a step of {0}")]
     Step(f64),
     #[error("a view cannot have the sizes {0:?}")]

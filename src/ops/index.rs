@@ -10,7 +10,10 @@ use super::number::{Number, load, write};
 use super::promote::Compute;
 use crate::error::Result;
 use crate::runtime::{Inputs, KernelArgs, KernelRegistry, Tensor};
-use crate::tensor::DType;
+use crate::tensor::{DType, element_count};
+
+/// Most places that the index tensors of one call may name together.
+const MAX_PLACES: usize = 1 << 26;
 
 pub(super) fn register(registry: &mut KernelRegistry) {
     registry.register("aten::index.Tensor_out", index);
@@ -35,9 +38,9 @@ impl Indexed {
     /// `a` indexed by the tensors of argument `arg`.
     fn new(a: &Tensor, inputs: &Inputs<'_>, arg: usize) -> Result<Self> {
         let rank = a.dims.len();
-        let count = inputs.optional_tensors(arg)?.len();
-        if count > rank {
-            return Err(OpError::Dimension { dim: count as i64 - 1, rank }.into());
+        let listed = inputs.optional_tensors(arg)?.len();
+        if listed > rank {
+            return Err(OpError::Dimension { dim: listed as i64 - 1, rank }.into());
         }
         let (mut shape, mut first, mut last, mut named) = (Sizes::EMPTY, rank, 0, 0);
         for (dim, tensor) in inputs.optional_tensors(arg)?.enumerate() {
@@ -48,7 +51,11 @@ impl Indexed {
         // Neighbours stand where the first stands.
         let ahead = if named > 0 && last - first + 1 == named { first } else { 0 };
         let far = strides(a)?;
-        let mut places = vec![0; shape.iter().product()];
+        let count = element_count(&shape)?;
+        if count > MAX_PLACES {
+            return Err(OpError::TooManyPlaces { count, max: MAX_PLACES }.into());
+        }
+        let mut places = vec![0usize; count];
         let is_named = |dim: usize| -> Result<bool> {
             let tensor = inputs.optional_tensors(arg)?.nth(dim);
             Ok(tensor.transpose()?.flatten().is_some())
@@ -76,7 +83,11 @@ impl Indexed {
                 for n in 0..loops.len {
                     let id = ids[i + n * loops.steps[1]];
                     match place(id) {
-                        Some(place) => places[o + n * loops.steps[0]] += place * far[dim],
+                        Some(place) => {
+                            let far = place.saturating_mul(far[dim]);
+                            let place = &mut places[o + n * loops.steps[0]];
+                            *place = place.saturating_add(far);
+                        }
                         None => wrong = Some(id),
                     }
                 }
@@ -268,7 +279,7 @@ fn embedding(args: &mut KernelArgs<'_>) -> Result<()> {
         return Err(OpError::Type { what: "an id", dtype: ids.dtype }.into());
     }
     out.resize(&Sizes::collect(ids.dims.iter().copied().chain([dim]))?)?;
-    let (ids, width) = (load::<i64>(ids)?, dim * out.dtype.size());
+    let (ids, width) = (load::<i64>(ids)?, dim.saturating_mul(out.dtype.size()));
     let (table, out) = (weight.bytes()?, out.bytes_mut()?);
     for (place, &id) in ids.iter().enumerate() {
         let row = usize::try_from(id).ok().filter(|&row| row < rows);

@@ -149,6 +149,10 @@ impl<const N: usize> Loops<N> {
     pub(super) fn new(dims: &[usize], strides: [&[usize]; N]) -> Self {
         let mut loops = [(1, [0; N]); MAX_RANK];
         let mut depth = 0;
+        // Beside a size of zero, here or in loops around these, the others may be beyond all bounds.
+        if dims.contains(&0) {
+            return Self { len: 0, steps: [0; N], outer: loops, depth, empty: true };
+        }
         for (dim, &size) in dims.iter().enumerate().filter(|&(_, &size)| size != 1) {
             loops[depth] = (size, strides.map(|strides| strides[dim]));
             depth += 1;
@@ -160,14 +164,14 @@ impl<const N: usize> Loops<N> {
             let (size, steps) = loops[place];
             let (around, far) = loops[kept];
             if std::iter::zip(far, steps).all(|(far, step)| far == step.saturating_mul(size)) {
-                loops[kept] = (around * size, steps);
+                loops[kept] = (around.saturating_mul(size), steps);
             } else {
                 kept += 1;
                 loops[kept] = (size, steps);
             }
         }
         let (len, steps) = loops[kept];
-        Self { len, steps, outer: loops, depth: kept, empty: dims.contains(&0) }
+        Self { len, steps, outer: loops, depth: kept, empty: false }
     }
 
     /// Calls `visit` with where each run starts in each tensor.

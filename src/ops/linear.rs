@@ -1,7 +1,7 @@
 //! `aten::` products of matrices: linear, mm, bmm, addmm. Plain loops that the compiler vectorises.
 
 use super::error::OpError;
-use super::layout::{Loops, Sizes, check_order, spread_tensor};
+use super::layout::{Loops, Sizes, check_order, row_major, spread_tensor};
 use super::number::{Number, load, write};
 use super::promote::{Compute, Scalar, check_float};
 use crate::error::Result;
@@ -73,6 +73,9 @@ fn linear(args: &mut KernelArgs<'_>) -> Result<()> {
         let (columns, depth) = (weight.dims[0], weight.dims[1]);
         let (a, weight, bias) = (load::<C>(a)?, load::<C>(weight)?, bias.map(load::<C>).transpose()?);
         write(out, |out| {
+            if out.is_empty() {
+                return;
+            }
             // A row of weights meets all rows of the input while it is near.
             for column in 0..columns {
                 let weight = &weight[column * depth..][..depth];
@@ -127,7 +130,7 @@ fn product(args: &mut KernelArgs<'_>, rank: usize) -> Result<()> {
         let (a, b) = (load::<C>(a)?, load::<C>(b)?);
         write(out, |out| {
             out.fill(C::ZERO);
-            if rows * depth * columns == 0 {
+            if a.is_empty() || b.is_empty() {
                 return;
             }
             let batch = a.chunks_exact(rows * depth).zip(b.chunks_exact(depth * columns));
@@ -172,7 +175,7 @@ fn addmm(args: &mut KernelArgs<'_>) -> Result<()> {
     let (a, b, dims) = matrices(&inputs, 1, 2)?;
     check(&[("what is added", added), ("the left matrix", a), ("the right matrix", b)], out)?;
     let (beta, alpha) = (Scalar::of(&inputs, 3)?.to_f64(), Scalar::of(&inputs, 4)?.to_f64());
-    let loops = Loops::new(&dims, [&super::layout::row_major(&dims)?, &spread_tensor(added, &dims)?]);
+    let loops = Loops::new(&dims, [&row_major(&dims)?, &spread_tensor(added, &dims)?]);
     out.resize(&dims)?;
     match Compute::of(out.dtype)? {
         Compute::F64 => apply((added, beta), (a, b), alpha, &loops, out),

@@ -27,6 +27,8 @@ mod softmax;
 mod strided;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use error::OpError;

@@ -3,12 +3,12 @@
 //! A code is `zero + round(real · (1 / scale))`, ties to even, in f32 as in ExecuTorch, held within the given range.
 
 use super::error::OpError;
-use super::layout::{Loops, Sizes, check_order, row_major, spread};
+use super::layout::{Loops, Sizes, check_order, dimension, row_major, spread};
 use super::number::{load, write};
 use super::promote::{check_dtype_arg, check_float};
 use crate::error::Result;
 use crate::runtime::{Inputs, KernelArgs, KernelRegistry, Tensor};
-use crate::tensor::DType;
+use crate::tensor::{DType, element_count};
 use std::borrow::Cow;
 
 pub(super) fn register(registry: &mut KernelRegistry) {
@@ -36,7 +36,7 @@ pub(super) fn channel_sizes(inputs: &Inputs<'_>, arg: usize, a: &Tensor) -> Resu
     if rank == 0 {
         return Err(OpError::Dimension { dim, rank }.into());
     }
-    let dim = super::layout::dimension(dim, rank)?;
+    let dim = dimension(dim, rank)?;
     Sizes::collect((0..rank).map(|at| if at == dim { a.dims[at] } else { 1 }))
 }
 
@@ -65,7 +65,7 @@ impl<'a> Parameters<'a> {
     pub(super) fn of(inputs: &Inputs<'a>, arg: usize, dims: &[usize]) -> Result<Self> {
         let (scales, zeros) = (inputs.tensor(arg)?, inputs.optional_tensor(arg + 1)?);
         check_float("a scale", scales.dtype)?;
-        let count: usize = dims.iter().product();
+        let count = element_count(dims)?;
         for (what, tensor) in [("the scales", Some(scales)), ("the zero points", zeros)] {
             let Some(tensor) = tensor else { continue };
             check_order(what, tensor)?;
@@ -238,7 +238,7 @@ fn choose_for_tensor(args: &mut KernelArgs<'_>) -> Result<()> {
     let (_, reals) = floats(args)?;
     let chosen = choose(reals, [min, max]);
     let dims = args.tensor(5)?.dims.clone();
-    if dims.iter().product::<usize>() != 1 {
+    if element_count(&dims)? != 1 {
         return Err(OpError::Shape { what: "the scale", dims }.into());
     }
     set(args, 5, &dims, &[chosen])
@@ -248,12 +248,11 @@ fn choose_for_tensor(args: &mut KernelArgs<'_>) -> Result<()> {
 fn choose_for_tokens(args: &mut KernelArgs<'_>) -> Result<()> {
     let (a, reals) = floats(args)?;
     let dims = token_sizes(a)?;
-    let width = a.dims.last().copied().unwrap_or(0);
-    let range = [i8::MIN.into(), i8::MAX.into()];
-    let chosen: Vec<_> = match width {
-        0 => vec![choose(&[], range); dims.iter().product()],
-        _ => reals.chunks_exact(width).map(|row| choose(row, range)).collect(),
+    let Some(width) = a.dims.last().copied().filter(|&width| width > 0) else {
+        return Err(OpError::Shape { what: "rows", dims: a.dims.clone() }.into());
     };
+    let range = [i8::MIN.into(), i8::MAX.into()];
+    let chosen: Vec<_> = reals.chunks_exact(width).map(|row| choose(row, range)).collect();
     set(args, 2, &dims, &chosen)
 }
 

@@ -86,7 +86,7 @@ impl Reduction {
         Ok(Self {
             around: Loops::new(&kept, [&row_major(&kept)?, &kept_strides]),
             within: Loops::new(&folded, [&folded_strides]),
-            count: folded.iter().product(),
+            count: folded.iter().fold(1, |count, &size| count.saturating_mul(size)),
             dims: out,
         })
     }

@@ -266,6 +266,9 @@ fn attend(args: &mut KernelArgs<'_>, places: &Places) -> Result<()> {
     check_order("the output", out)?;
     let query = inputs.tensor(places.query)?;
     out.resize(&query.dims)?;
+    if query.is_empty() {
+        return Ok(());
+    }
     let apart = Apart::new(out, positions)?;
     let tensors = [query, inputs.tensor(places.key)?, inputs.tensor(places.value)?];
     match (query.dtype, places.codes) {

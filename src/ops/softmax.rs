@@ -58,11 +58,11 @@ impl<C: Number + std::ops::Sub<Output = C> + std::ops::Div<Output = C>> Row<'_, 
 }
 
 fn rows<C: Number>(a: &Tensor, dim: usize, out: &mut Tensor, one: impl Fn(&mut Row<'_, C>)) -> Result<()> {
-    let len = a.dims.get(dim).copied().unwrap_or(1);
-    let step: usize = a.dims.iter().skip(dim + 1).product();
     if a.is_empty() {
         return Ok(());
     }
+    let len = a.dims.get(dim).copied().unwrap_or(1);
+    let step: usize = a.dims.iter().skip(dim + 1).product();
     let a = load::<C>(a)?;
     write(out, |out| {
         for (a, out) in a.chunks_exact(len * step).zip(out.chunks_exact_mut(len * step)) {

@@ -3,7 +3,7 @@
 
 use super::copy::{Part, Target, move_elements};
 use super::error::OpError;
-use super::layout::{Sizes, check_order, dimension, spread_tensor, strides};
+use super::layout::{Loops, Sizes, check_order, dimension, spread_tensor, strides};
 use super::number::{Number, load, write};
 use super::promote::{Compute, check_cast};
 use crate::error::Result;
@@ -53,7 +53,8 @@ fn select(args: &mut KernelArgs<'_>) -> Result<()> {
     let place = place.ok_or(OpError::Index { index, len })?;
     let far = strides(a)?;
     let without = |items: &[usize]| Sizes::collect(items[..dim].iter().chain(&items[dim + 1..]).copied());
-    take(Part { tensor: a, start: place * far[dim], strides: without(&far)? }, &without(&a.dims)?, out)
+    let start = place.saturating_mul(far[dim]);
+    take(Part { tensor: a, start, strides: without(&far)? }, &without(&a.dims)?, out)
 }
 
 /// Argument `arg`, a bound of a slice that counts from the end where negative, within `0..=len`.
@@ -82,7 +83,7 @@ fn slice(args: &mut KernelArgs<'_>) -> Result<()> {
     };
     let (mut dims, mut far) = (Sizes::new(&a.dims)?, strides(a)?);
     dims[dim] = end.saturating_sub(start).div_ceil(step);
-    let first = start * far[dim];
+    let first = start.saturating_mul(far[dim]);
     // A step past the end is taken by no second element.
     far[dim] = far[dim].saturating_mul(step);
     take(Part { tensor: a, start: first, strides: far }, &dims, out)
@@ -157,7 +158,7 @@ fn expand(args: &mut KernelArgs<'_>) -> Result<()> {
 fn place_converted(from: &Tensor, target: Target, out: &mut Tensor) -> Result<()> {
     fn apply<C: Number>(from: &Tensor, target: Target, out: &mut Tensor) -> Result<()> {
         let far = strides(from)?;
-        let loops = super::layout::Loops::<2>::new(&target.dims, [&target.strides, &far]);
+        let loops = Loops::<2>::new(&target.dims, [&target.strides, &far]);
         let (from, before) = (load::<C>(from)?, load::<C>(out)?.into_owned());
         write(out, |out| {
             out.copy_from_slice(&before);
@@ -200,7 +201,7 @@ fn cat(args: &mut KernelArgs<'_>) -> Result<()> {
         if !fits {
             return Err(OpError::Shapes { a: first.dims.clone(), b: tensor.dims.clone() }.into());
         }
-        dims[dim] += tensor.dims[dim];
+        dims[dim] = dims[dim].checked_add(tensor.dims[dim]).ok_or(OpError::Overflow("a size"))?;
     }
     out.resize(&dims)?;
     let far = strides(out)?;

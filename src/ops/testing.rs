@@ -80,6 +80,13 @@ impl Call {
         self.push(value)
     }
 
+    /// A tensor that is no argument itself, in the memory of the output that comes next.
+    pub(super) fn hidden_in_next_buffer(&mut self, dtype: DType, dims: &[usize]) -> u32 {
+        let buffer = self.plan.non_const_buffer_sizes.len() as u32;
+        let data = TensorData::Planned { buffer, offset: 0, initial: None };
+        self.push(tensor(dtype, dims, ShapeDynamism::Static, data))
+    }
+
     pub(super) fn tensors(self, places: &[u32]) -> Self {
         self.value(EValue::TensorList(places.to_vec()))
     }
