@@ -216,7 +216,8 @@ fn read(storage: &Arc<Storage>) -> Result<FlatTensor, FlatTensorError> {
         let Some(blob) = segments.get(segment as usize) else {
             return Err(FlatTensorError::SegmentIndex { key, segment, count: segments.len() });
         };
-        let layout = table.table(named_data::TENSOR_LAYOUT)?.map(|table| tensor_layout(table, &key, blob)).transpose()?;
+        let layout =
+            table.table(named_data::TENSOR_LAYOUT)?.map(|table| tensor_layout(table, &key, blob)).transpose()?;
         if entries.insert(key.clone(), NamedBlob { blob: blob.clone(), layout }).is_some() {
             return Err(FlatTensorError::DuplicateKey { key });
         }

@@ -229,9 +229,11 @@ fn dim_order_is_no_permutation() {
 
 #[test]
 fn external_tensor_without_name() {
-    for name in [None, Some(String::new())] {
-        let error = damaged_tensor(15, |tensor| tensor.fully_qualified_name = name);
-        assert_eq!(error, ExternalWithoutName { place: at_value(15) });
+    for index in [15, 18] {
+        for name in [None, Some(String::new())] {
+            let error = damaged_tensor(index, |tensor| tensor.fully_qualified_name = name);
+            assert_eq!(error, ExternalWithoutName { place: at_value(index) });
+        }
     }
 }
 
@@ -289,6 +291,8 @@ fn planned_tensor_past_its_buffer() {
     for offset in [24, u64::MAX - 3] {
         let error = damaged_tensor(3, |tensor| tensor.data = TensorData::Planned { buffer: 1, offset, initial: None });
         assert_eq!(error, PlannedOutside { place: at_value(3), buffer: 1, offset, need: 16, have: 36 });
+        let error = damaged_tensor(18, |tensor| tensor.data = TensorData::ExternalMutable { buffer: 1, offset: 32 });
+        assert_eq!(error, PlannedOutside { place: at_value(18), buffer: 1, offset: 32, need: 8, have: 36 });
     }
 }
 
@@ -296,6 +300,8 @@ fn planned_tensor_past_its_buffer() {
 fn planned_tensor_at_an_odd_offset() {
     let error = damaged_tensor(3, |tensor| tensor.data = TensorData::Planned { buffer: 1, offset: 18, initial: None });
     assert_eq!(error, Misaligned { place: at_value(3), offset: 18, size: 4 });
+    let error = damaged_tensor(18, |tensor| tensor.data = TensorData::ExternalMutable { buffer: 1, offset: 18 });
+    assert_eq!(error, Misaligned { place: at_value(18), offset: 18, size: 4 });
 }
 
 #[test]
