@@ -12,7 +12,8 @@ pub const ALIGNMENT: usize = 64;
 /// method, slices of one arena) derive everything from that address, so no Rust reference covers the whole block.
 #[derive(Debug)]
 pub struct AlignedBuffer {
-    base: NonNull<u8>,
+    block: NonNull<u8>,
+    skip: usize,
     len: usize,
 }
 
@@ -25,23 +26,14 @@ unsafe impl Sync for AlignedBuffer {}
 impl AlignedBuffer {
     /// Allocates `len` zero bytes. Running out of memory is an error, not an abort.
     pub fn zeroed(len: usize) -> Result<Self> {
-        let layout = Self::layout(len)?;
-        // SAFETY: the layout has a non-zero size (`layout` rounds up to ALIGNMENT).
-        let base = unsafe { alloc_zeroed(layout) };
-        let base = NonNull::new(base)
-            .ok_or_else(|| Error::new(Status::MemoryAllocationFailed, format!("cannot allocate {len} bytes")))?;
-        Ok(Self { base, len })
-    }
-
-    fn layout(len: usize) -> Result<Layout> {
-        Layout::from_size_align(len.max(1), ALIGNMENT).map_err(|_| {
-            Error::new(Status::MemoryAllocationFailed, format!("{len} bytes is more than this machine can address"))
-        })
+        let (block, skip) = zeroed_block(len)?;
+        Ok(Self { block, skip, len })
     }
 
     /// First byte of the block; valid for `len` bytes as long as the value lives.
     pub fn as_ptr(&self) -> *mut u8 {
-        self.base.as_ptr()
+        // `skip` is less than what the block has beyond `len`.
+        self.block.as_ptr().wrapping_add(self.skip)
     }
 
     /// Size in bytes.
@@ -57,10 +49,37 @@ impl AlignedBuffer {
 
 impl Drop for AlignedBuffer {
     fn drop(&mut self) {
-        let layout = Layout::from_size_align(self.len.max(1), ALIGNMENT).expect("checked when allocated");
-        // SAFETY: `base` came from `alloc_zeroed` with this very layout and is freed once.
-        unsafe { dealloc(self.base.as_ptr(), layout) }
+        // SAFETY: the block came from `zeroed_block` for this length and is freed once.
+        unsafe { free_block(self.block, self.len) }
     }
+}
+
+/// A block with `len` zero bytes after the returned offset, which is below ALIGNMENT and makes them aligned. Pages that
+/// nobody writes to take no memory: asking the allocator for the alignment would make it write the zeros.
+fn zeroed_block(len: usize) -> Result<(NonNull<u8>, usize)> {
+    let layout = layout(len)?;
+    // SAFETY: the layout is never empty (`layout` adds ALIGNMENT).
+    let block = unsafe { alloc_zeroed(layout) };
+    let block = NonNull::new(block)
+        .ok_or_else(|| Error::new(Status::MemoryAllocationFailed, format!("cannot allocate {len} bytes")))?;
+    Ok((block, block.as_ptr().addr().wrapping_neg() % ALIGNMENT))
+}
+
+/// # Safety
+/// `block` came from `zeroed_block(len)` and nobody uses it any more.
+unsafe fn free_block(block: NonNull<u8>, len: usize) {
+    let layout = layout(len).expect("checked when allocated");
+    // SAFETY: the caller's promise; the layout is that of the allocation.
+    unsafe { dealloc(block.as_ptr(), layout) }
+}
+
+fn layout(len: usize) -> Result<Layout> {
+    let too_much = || {
+        let message = format!("{len} bytes is more than this machine can address");
+        Error::new(Status::MemoryAllocationFailed, message)
+    };
+    let padded = len.checked_add(ALIGNMENT).ok_or_else(too_much)?;
+    Layout::from_size_align(padded, 1).map_err(|_| too_much())
 }
 
 /// Zeroed bytes at a 64-byte boundary with one owner, for what is large and touched in part: pages that nobody wrote
@@ -80,22 +99,8 @@ unsafe impl Sync for ZeroedBytes {}
 impl ZeroedBytes {
     /// `len` zero bytes. Running out of memory is an error, not an abort.
     pub fn new(len: usize) -> Result<Self> {
-        let layout = Self::layout(len)?;
-        // SAFETY: the layout is never empty (`layout` adds ALIGNMENT).
-        let block = unsafe { alloc_zeroed(layout) };
-        let block = NonNull::new(block)
-            .ok_or_else(|| Error::new(Status::MemoryAllocationFailed, format!("cannot allocate {len} bytes")))?;
-        Ok(Self { block, skip: block.as_ptr().addr().wrapping_neg() % ALIGNMENT, len })
-    }
-
-    // Asking the allocator for the alignment would make it write the zeros, and so touch every page.
-    fn layout(len: usize) -> Result<Layout> {
-        let too_much = || {
-            let message = format!("{len} bytes is more than this machine can address");
-            Error::new(Status::MemoryAllocationFailed, message)
-        };
-        let padded = len.checked_add(ALIGNMENT).ok_or_else(too_much)?;
-        Layout::from_size_align(padded, 1).map_err(|_| too_much())
+        let (block, skip) = zeroed_block(len)?;
+        Ok(Self { block, skip, len })
     }
 }
 
@@ -117,9 +122,8 @@ impl std::ops::DerefMut for ZeroedBytes {
 
 impl Drop for ZeroedBytes {
     fn drop(&mut self) {
-        let layout = Self::layout(self.len).expect("checked when allocated");
-        // SAFETY: `block` came from `alloc_zeroed` with this very layout and is freed once.
-        unsafe { dealloc(self.block.as_ptr(), layout) }
+        // SAFETY: as in `AlignedBuffer`.
+        unsafe { free_block(self.block, self.len) }
     }
 }
 

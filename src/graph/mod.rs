@@ -20,7 +20,7 @@ mod value;
 mod verify;
 
 pub use op::{BinaryOp, CacheLayout, Op, RotaryStyle, UnaryOp};
-pub use quant::Quantization;
+pub use quant::{CodeOrder, Quantization};
 pub use rewrite::{Before, Replacement};
 pub use symbol::{Int, Symbol, SymbolId, SymbolSource};
 pub use value::{Constant, State, StateId, Value, ValueId, ValueKind};
