@@ -388,8 +388,14 @@ fn linear_layers_with_every_kind_of_weights() {
     let blockwise: fn(&mut Builder, usize, usize) -> ValueId = |b, n, k| b.blockwise([n, k], 32);
     let odd_blocks: fn(&mut Builder, usize, usize) -> ValueId = |b, n, k| {
         let scales = b.scales(n * k / 4);
-        let quantization =
-            Quantization::Blockwise { bits: 4, block: 4, scales, scale_dtype: DType::F32, zero_points: None, order: CodeOrder::LowFirst };
+        let quantization = Quantization::Blockwise {
+            bits: 4,
+            block: 4,
+            scales,
+            scale_dtype: DType::F32,
+            zero_points: None,
+            order: CodeOrder::LowFirst,
+        };
         b.constant_codes(&[n, k], DType::U8, quantization)
     };
     let with_points: fn(&mut Builder, usize, usize) -> ValueId = |b, n, k| {
@@ -429,8 +435,20 @@ fn linear_layers_with_every_kind_of_weights() {
         let w = b.constant_f32(&[n, k]);
         b.same(Op::Unary(UnaryOp::Negate), &[w], w)
     };
-    let kinds =
-        [real, half, blockwise, odd_blocks, high_first, with_points, channels4, channels2, channels8, columns8, tensor8, computed];
+    let kinds = [
+        real,
+        half,
+        blockwise,
+        odd_blocks,
+        high_first,
+        with_points,
+        channels4,
+        channels2,
+        channels8,
+        columns8,
+        tensor8,
+        computed,
+    ];
     for (kind, weights) in kinds.into_iter().enumerate() {
         for (n, k) in [(40, 64), (17, 96)] {
             for bias in 0..3 {

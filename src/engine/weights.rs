@@ -257,7 +257,8 @@ fn codes_around(zero_point: i32, value: &Value, data: &[u8]) -> Option<Vec<i8>> 
     let [rows, columns] = matrix(value);
     let row_bytes = (columns * usize::from(bits)).div_ceil(8);
     let mask = if bits < 8 { (1 << bits) - 1 } else { 255u8 };
-    let high_first = value.quantization.as_ref().is_some_and(|quantization| quantization.order() == CodeOrder::HighFirst);
+    let high_first =
+        value.quantization.as_ref().is_some_and(|quantization| quantization.order() == CodeOrder::HighFirst);
     let mut codes = Vec::with_capacity(rows * columns);
     for row in data.chunks_exact(row_bytes.max(1)) {
         for column in 0..columns {

@@ -5,6 +5,7 @@
 //! [`State`]s, whose next contents the graph names explicitly.
 
 mod build;
+mod input_axes;
 pub mod interpret;
 mod op;
 mod print;
@@ -19,6 +20,7 @@ mod tests;
 mod value;
 mod verify;
 
+pub use input_axes::InputAxes;
 pub use op::{BinaryOp, CacheLayout, Op, RotaryStyle, UnaryOp};
 pub use quant::{CodeOrder, Quantization};
 pub use rewrite::{Before, Replacement};

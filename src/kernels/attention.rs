@@ -504,11 +504,19 @@ impl Work<'_> {
             // Rows of one query see the same keys; of later queries perhaps more.
             let most = if S::WIDE { 4 } else { 2 };
             let alike = (i + 1..self.rows.len().min(i + most)).take_while(|&j| wanted(j) == n).count() + 1;
-            let weight = |r: usize| &weights[(i + r) * (SPLIT / 16)..][..SPLIT / 16].as_flattened()[keys.start..keys.start + n];
+            let weight =
+                |r: usize| &weights[(i + r) * (SPLIT / 16)..][..SPLIT / 16].as_flattened()[keys.start..keys.start + n];
             let sums = &mut partials[i * row_vectors..];
             match alike {
                 4.. if S::WIDE => {
-                    add_all_values::<S, 4>(s, [weight(0), weight(1), weight(2), weight(3)], data, stride, sums, row_vectors);
+                    add_all_values::<S, 4>(
+                        s,
+                        [weight(0), weight(1), weight(2), weight(3)],
+                        data,
+                        stride,
+                        sums,
+                        row_vectors,
+                    );
                 }
                 3 if S::WIDE => {
                     add_all_values::<S, 3>(s, [weight(0), weight(1), weight(2)], data, stride, sums, row_vectors);

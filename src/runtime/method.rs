@@ -1,8 +1,8 @@
 //! A loaded method: its values, its memory, its instructions, its bindings.
 
 use super::binding::{Bindings, Home};
-use super::error::{RuntimeError, Side};
 use super::compiled::{CompiledMethod, MethodValues};
+use super::error::{RuntimeError, Side};
 use super::executor::Executor;
 use super::io_arena::{IoArena, IoSlice};
 use super::memory::Memory;
@@ -83,7 +83,8 @@ impl Method {
                     Some(recorder) => compiled.run(
                         &mut values,
                         Some(&mut |step, began, duration| {
-                            let work = Work { kind: ProfileKind::Operator, name: step, method: name, instruction: None };
+                            let work =
+                                Work { kind: ProfileKind::Operator, name: step, method: name, instruction: None };
                             recorder.record_span(work, began, duration);
                         }),
                     ),

@@ -116,7 +116,14 @@ impl Builder {
     pub fn blockwise(&mut self, [n, k]: [usize; 2], block: usize) -> ValueId {
         let scales = self.bf16_scales(n * k / block);
         let scale_dtype = DType::BF16;
-        let quantization = Quantization::Blockwise { bits: 4, block, scales, scale_dtype, zero_points: None, order: CodeOrder::LowFirst };
+        let quantization = Quantization::Blockwise {
+            bits: 4,
+            block,
+            scales,
+            scale_dtype,
+            zero_points: None,
+            order: CodeOrder::LowFirst,
+        };
         self.constant_codes(&[n, k], DType::U8, quantization)
     }
 

@@ -76,12 +76,7 @@ fn dequantize_row(value: &Value, quantization: &Quantization, data: &[u8], [row,
 }
 
 /// Codes below 8 bits are unsigned and share bytes; each line starts at a byte.
-fn codes_of_row(
-    dtype: DType,
-    quantization: &Quantization,
-    data: &[u8],
-    [row, columns]: [usize; 2],
-) -> Vec<i64> {
+fn codes_of_row(dtype: DType, quantization: &Quantization, data: &[u8], [row, columns]: [usize; 2]) -> Vec<i64> {
     let bits = usize::from(quantization.bits());
     if bits >= 8 {
         let bytes = columns * dtype.size();

@@ -4,7 +4,7 @@ use super::{Rng, broadcast_shape, dims, f32_blob};
 use crate::base::storage::Blob;
 use crate::graph::interpret::{Interpreter, Tensor};
 use crate::graph::{
-    CodeOrder,     BinaryOp, CacheLayout, Constant, Graph, Int, Op, Quantization, StateId, SymbolSource, UnaryOp, ValueId,
+    BinaryOp, CacheLayout, CodeOrder, Constant, Graph, Int, Op, Quantization, StateId, SymbolSource, UnaryOp, ValueId,
 };
 use crate::tensor::DType;
 

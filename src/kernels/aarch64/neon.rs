@@ -178,7 +178,9 @@ impl<const I8MM: bool> Simd for Neon<I8MM> {
     }
     #[inline(always)]
     fn prefetch<T>(self, at: &T) {
-        with!(asm!("prfm pldl1keep, [{at}]", at = in(reg) std::ptr::from_ref(at), options(nostack, preserves_flags, readonly)));
+        with!(
+            asm!("prfm pldl1keep, [{at}]", at = in(reg) std::ptr::from_ref(at), options(nostack, preserves_flags, readonly))
+        );
     }
     #[inline(always)]
     fn splat(self, x: f32) -> F {
