@@ -152,7 +152,9 @@ impl<'a> Reader<'a> {
 
     /// An operand as numbers.
     pub fn numbers<T: Pod>(&self, value: ValueId) -> StepResult<&'a [T]> {
-        bytemuck::try_cast_slice(self.bytes(value)?).map_err(|error| error.to_string())
+        let bytes = self.bytes(value)?;
+        // Nothing lies nowhere, and not aligned.
+        if bytes.is_empty() { Ok(&[]) } else { bytemuck::try_cast_slice(bytes).map_err(|error| error.to_string()) }
     }
 
     /// An operand's reals.
@@ -163,6 +165,9 @@ impl<'a> Reader<'a> {
 
 /// Bytes as numbers.
 pub(super) fn numbers_mut<T: Pod>(bytes: &mut [u8]) -> StepResult<&mut [T]> {
+    if bytes.is_empty() {
+        return Ok(&mut []);
+    }
     bytemuck::try_cast_slice_mut(bytes).map_err(|error| error.to_string())
 }
 

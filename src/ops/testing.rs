@@ -1,14 +1,19 @@
 //! Tensors with bytes, for the tests of operators.
 
+use super::GraphCompiler;
+use crate::engine::Resources;
 use crate::error::Result;
 use crate::pte::{
     Blob, Chain, EValue, ExecutionPlan, Instruction, OperatorName, Program, ShapeDynamism, TensorData, TensorValue,
 };
-use crate::runtime::{BackendRegistry, IoArena, KernelRegistry, Module, NativeModule};
+use crate::runtime::{BackendRegistry, Execution, IoArena, KernelRegistry, Module, NativeModule, RuntimeError};
 use crate::tensor::{DType, Dims, Element, element_count};
+use half::{bf16, f16};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, LazyLock};
 
 /// One operator call: constants, state, scalars and outputs, run through a real module.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(super) struct Call {
     program: Program,
     plan: ExecutionPlan,
@@ -140,14 +145,66 @@ impl Call {
         self.run_all(name, overload).map(|mut outputs| outputs.swap_remove(0))
     }
 
-    /// Runs `name.overload` on the arguments so far and gives the outputs' sizes and bytes.
-    pub(super) fn run_all(self, name: &str, overload: &str) -> Result<Vec<(Dims, Vec<u8>)>> {
+    /// Runs `name.overload` on the arguments so far and gives the outputs' sizes and bytes. Where the call has a graph
+    /// form, the compiled method must do the same.
+    pub(super) fn run_all(self, name: &str, overload: &str) -> Result<Vec<Output>> {
+        let all_given = [Given::Constant, Given::Fixed, Given::Dynamic];
+        let compiled = all_given.map(|given| self.clone().compiled(name, overload, given));
+        let types: Vec<DType> = self.plan.outputs.iter().map(|&value| self.dtype(value)).collect();
+        let eager = run(self.module(name, overload), &[], types.len());
+        for (given, compiled) in all_given.into_iter().zip(compiled) {
+            match (&eager, compiled) {
+                (_, None) => {}
+                (Ok(eager), Some(Ok(compiled))) => same(&types, &compiled, eager, &format!("{name}, {given:?}")),
+                (Err(_), Some(Err(_))) => {}
+                // A graph reads what it needs before it writes.
+                (Err(error), Some(Ok(_))) if matches!(error.find(), Some(RuntimeError::SharedMemory { .. })) => {}
+                // Positions that count from the end are refused where they are known only at run time.
+                (Ok(_), Some(Err(_))) if given != Given::Constant => {}
+                (Ok(_), Some(Err(error))) => panic!("{name}, {given:?}, compiled: {}", error.chain()),
+                (Err(error), Some(Ok(_))) => panic!("{name}, {given:?}: only the operator fails: {}", error.chain()),
+            }
+        }
+        eager
+    }
+
+    fn dtype(&self, value: u32) -> DType {
+        match &self.plan.values[value as usize] {
+            EValue::Tensor(tensor) => tensor.dtype,
+            _ => DType::U8,
+        }
+    }
+
+    /// What the compiled method gives when its tensors are given so; `None` when it has no graph.
+    pub(super) fn compiled(mut self, name: &str, overload: &str, given: Given) -> Option<Result<Vec<Output>>> {
+        let mut inputs = Vec::new();
+        if given != Given::Constant {
+            for (place, value) in self.plan.values.iter_mut().enumerate() {
+                let EValue::Tensor(tensor) = value else { continue };
+                let TensorData::Constant { index } = tensor.data else { continue };
+                let bytes = self.program.constants[index as usize].to_vec();
+                tensor.data = TensorData::Unplanned;
+                if given == Given::Dynamic {
+                    tensor.dynamism = ShapeDynamism::DynamicBound;
+                }
+                self.plan.inputs.push(place as u32);
+                inputs.push(bytes);
+            }
+        }
+        if inputs.is_empty() {
+            // A method that takes nothing is not compiled.
+            let unused = tensor(DType::U8, &[1], ShapeDynamism::Static, TensorData::Unplanned);
+            self.plan.inputs = vec![self.push(unused)];
+            inputs.push(vec![0]);
+        }
         let outputs = self.plan.outputs.len();
-        let (mut module, mut arena) = (self.module(name, overload), IoArena::new(0)?);
-        let method = module.load_method("forward")?;
-        module.execute(method, &mut arena)?;
-        let output = |index| module.output(method, index, &arena).map(|(dims, bytes)| (dims, bytes.to_vec()));
-        (0..outputs).map(output).collect()
+        static RESOURCES: LazyLock<Arc<Resources>> = LazyLock::new(|| Resources::new(NonZeroUsize::new(1)));
+        let compiler = Arc::new(GraphCompiler::new(Arc::clone(&RESOURCES)));
+        let result = run(self.module(name, overload).with_compiler(compiler, Execution::Compiled), &inputs, outputs);
+        match result {
+            Err(error) if matches!(error.find(), Some(RuntimeError::NotCompiled { .. })) => None,
+            result => Some(result),
+        }
     }
 
     /// Runs an operator whose result is a scalar, in one more argument.
@@ -166,6 +223,59 @@ impl Call {
         let mut kernels = KernelRegistry::default();
         super::register(&mut kernels);
         NativeModule::new(self.program, kernels, BackendRegistry::default()).unwrap()
+    }
+}
+
+/// How the tensors of a call are given to its method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Given {
+    /// As constants of the file.
+    Constant,
+    /// As inputs of fixed sizes.
+    Fixed,
+    /// As inputs whose sizes are upper bounds.
+    Dynamic,
+}
+
+/// Sizes and bytes.
+pub(super) type Output = (Dims, Vec<u8>);
+
+fn run(mut module: NativeModule, inputs: &[Vec<u8>], outputs: usize) -> Result<Vec<Output>> {
+    let method = module.load_method("forward")?;
+    let mut arena = IoArena::new(inputs.iter().map(|bytes| IoArena::footprint(bytes.len())).sum())?;
+    for (index, bytes) in inputs.iter().enumerate() {
+        let slice = arena.alloc(bytes.len())?;
+        arena.bytes_mut(slice).copy_from_slice(bytes);
+        module.bind_input(method, index, &arena, slice)?;
+    }
+    module.execute(method, &mut arena)?;
+    let output = |index| module.output(method, index, &arena).map(|(dims, bytes)| (dims, bytes.to_vec()));
+    (0..outputs).map(output).collect()
+}
+
+/// Panics unless the outputs are the same, reals but for rounding. What is no number may become anything: fused steps
+/// limit it, or see nothing where an operator divides nothing by nothing.
+fn same(types: &[DType], got: &[Output], want: &[Output], place: &str) {
+    for ((dtype, got), want) in types.iter().zip(got).zip(want) {
+        assert_eq!(got.0, want.0, "{place}");
+        let (reals, tolerance): (fn(&[u8]) -> Vec<f32>, f32) = match dtype {
+            DType::F32 => (elements::<f32>, 1e-5),
+            DType::F64 => (|bytes| elements::<f64>(bytes).into_iter().map(|real| real as f32).collect(), 1e-6),
+            DType::F16 => {
+                (|bytes| elements::<u16>(bytes).into_iter().map(|x| f16::from_bits(x).to_f32()).collect(), 2e-3)
+            }
+            DType::BF16 => {
+                (|bytes| elements::<u16>(bytes).into_iter().map(|x| bf16::from_bits(x).to_f32()).collect(), 2e-2)
+            }
+            _ => {
+                assert_eq!(got.1, want.1, "{place}");
+                continue;
+            }
+        };
+        for (got, want) in reals(&got.1).into_iter().zip(reals(&want.1)) {
+            let near = (got - want).abs() <= tolerance * want.abs().max(1.0);
+            assert!(near || got == want || want.is_nan(), "{place}: {got} for {want}");
+        }
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) fn overlap(a: Place, b: Place) -> bool {
         (
             Place::Planned { buffer, start, end },
             Place::Planned { buffer: other, start: other_start, end: other_end },
-        ) => buffer == other && start < other_end && other_start < end,
+        ) => buffer == other && start.max(other_start) < end.min(other_end),
         _ => a == b,
     }
 }

@@ -1,5 +1,6 @@
 //! Operators that move elements or give them another shape: views, copies, slices, permutations, concatenation.
 
+use super::super::promote::promote;
 use super::call::Call;
 use super::sizes::{axis, difference, equal, floor_quotient, reshape, restrict, sum};
 use super::{Fit, Form, Unfit};
@@ -26,14 +27,26 @@ pub(super) const FORMS: &[(&str, Form)] = &[
             _ => Unfit::why("a transposition of no matrix"),
         }
     }),
-    ("aten::clone.out", |call| copied(call, 2)),
+    ("aten::clone.out", |call| {
+        check_format(call, 1)?;
+        copied(call, 2)
+    }),
     ("aten::alias_copy.out", |call| copied(call, 1)),
     ("aten::detach_copy.out", |call| copied(call, 1)),
     ("aten::lift_fresh_copy.out", |call| copied(call, 1)),
-    ("dim_order_ops::_clone_dim_order.out", |call| copied(call, 3)),
+    ("dim_order_ops::_clone_dim_order.out", |call| {
+        check_order(call, 2)?;
+        copied(call, 3)
+    }),
     ("llama::fallback.out", |call| copied(call, 1)),
-    ("aten::_to_copy.out", |call| converted(call, 3)),
-    ("dim_order_ops::_to_dim_order_copy.out", |call| converted(call, 3)),
+    ("aten::_to_copy.out", |call| {
+        check_format(call, 2)?;
+        converted(call, 3)
+    }),
+    ("dim_order_ops::_to_dim_order_copy.out", |call| {
+        check_order(call, 2)?;
+        converted(call, 3)
+    }),
     ("aten::copy.out", |call| filled(call, 3)),
     ("aten::copy_", |call| filled(call, 0)),
     ("aten::slice_copy.Tensor_out", slice),
@@ -62,6 +75,9 @@ fn resized(call: &mut Call<'_, '_>, shape: fn(&mut Call<'_, '_>, &[Int]) -> Fit<
 
 fn squeezed(shape: &[Int], dims: &[i64]) -> Fit<Vec<Int>> {
     let gone = dims.iter().map(|&dim| axis(dim, shape.len())).collect::<Fit<Vec<_>>>()?;
+    if (1..gone.len()).any(|place| gone[..place].contains(&gone[place])) {
+        return Unfit::why(format!("dimensions {gone:?}"));
+    }
     if gone.iter().any(|&axis| matches!(shape[axis], Int::Symbol(_))) {
         return Unfit::why("a dimension that is dropped when it is 1, which is known only at run time");
     }
@@ -117,6 +133,24 @@ fn permuted(call: &mut Call<'_, '_>, x: ValueId, perm: Vec<usize>, out: usize) -
     let shape = perm.iter().map(|&axis| shape[axis]).collect();
     let value = call.like(Op::Permute { perm }, &[x], shape);
     call.set(out, value)
+}
+
+/// Argument `arg`, a memory format or null, must be that of the input, or rows one after the other.
+fn check_format(call: &mut Call<'_, '_>, arg: usize) -> Fit {
+    match call.optional_int(arg)? {
+        None | Some(Int::Const(0 | 1)) => Ok(()),
+        _ => Unfit::why("a memory format of images"),
+    }
+}
+
+/// Argument `arg`, an order of dimensions or null, must be the logical one.
+fn check_order(call: &mut Call<'_, '_>, arg: usize) -> Fit {
+    let value = call.arg(0)?;
+    let rank = call.method().plan_tensor(value)?.sizes.len() as i64;
+    if call.is_null(arg)? || call.known_ints(arg)?.into_iter().eq(0..rank) {
+        return Ok(());
+    }
+    Unfit::why("dimensions in another order")
 }
 
 /// (x, …, out)
@@ -251,6 +285,10 @@ fn concat(call: &mut Call<'_, '_>) -> Fit {
     parts.retain(|&part| call.shape(part) != [Int::Const(0)]);
     let Some(&first) = parts.first() else { return Unfit::why("nothing to join") };
     let dtype = call.stated_dtype(2)?;
+    let common = parts.iter().map(|&part| call.dtype(part)).reduce(promote);
+    if common != Some(dtype) {
+        return Unfit::why(format!("parts of {common:?} stored as {dtype}"));
+    }
     let mut shape = call.shape(first);
     let axis = axis(call.known_int(1)?, shape.len())?;
     for (index, part) in parts.iter_mut().enumerate() {

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::graph::{Graph, InputAxes, Int, NodeId, Op, StateId, ValueId};
 use crate::pte::{EValue, ExecutionPlan, Instruction, ShapeDynamism, TensorData, TensorValue};
 use crate::runtime::MethodSource;
-use crate::tensor::{DType, MAX_RANK};
+use crate::tensor::{DType, MAX_RANK, element_count};
 use std::collections::HashMap;
 
 /// Most instructions of a method that is traced.
@@ -338,6 +338,7 @@ impl<'a> Method<'a> {
             return Unfit::why(format!("{} is stored as {}", written.dtype, tensor.dtype));
         }
         check_shape(tensor, &written.shape)?;
+        check_size(&self.graph().max_shape(id))?;
         let place = self.place_of(value)?;
         if let Place::Constant(_) = place {
             return Unfit::why(format!("value {value}, a constant, is written"));
@@ -420,11 +421,18 @@ impl<'a> Method<'a> {
         if tensor.sizes.len() > MAX_RANK {
             return Unfit::why(format!("{} dimensions", tensor.sizes.len()));
         }
+        check_size(&tensor.sizes)?;
         if tensor.dynamism == ShapeDynamism::DynamicUnbound {
             return Unfit::why("sizes without a limit");
         }
         Ok(())
     }
+}
+
+/// No product of sizes may be absurd, not even beside a size of zero.
+fn check_size(dims: &[usize]) -> Fit {
+    let sizes: Vec<usize> = dims.iter().map(|&dim| dim.max(1)).collect();
+    if element_count(&sizes).is_ok() { Ok(()) } else { Unfit::why(format!("a tensor of sizes {dims:?}")) }
 }
 
 fn dims(tensor: &TensorValue) -> Vec<Int> {

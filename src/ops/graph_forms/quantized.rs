@@ -26,6 +26,10 @@ fn embedding(call: &mut Call<'_, '_>, bits: u8, out: usize) -> Fit {
     if out == 7 {
         call.check_dtype_arg(6, dtype)?;
     }
+    let (min, max) = (call.known_int(3)?, call.known_int(4)?);
+    if min > max {
+        return Unfit::why(format!("codes of {min}..={max}"));
+    }
     let ids = call.tensor(5)?;
     if dtype != DType::F32 || !matches!(call.dtype(ids), DType::I64 | DType::I32) {
         return Unfit::why(format!("rows of {dtype} by {}", call.dtype(ids)));
@@ -123,7 +127,7 @@ fn choose(call: &mut Call<'_, '_>) -> Fit {
     let mut rows = shape.clone();
     rows[shape.len() - 1] = Int::Const(1);
     let (of_scales, of_points) = (call.stated_dtype(2)?, call.stated_dtype(3)?);
-    if !matches!(of_scales, DType::F64 | DType::F32) || of_points != DType::I64 {
+    if of_scales != DType::F64 || of_points != DType::I64 {
         return Unfit::why(format!("scales of {of_scales} and zero points of {of_points}"));
     }
     let codes = call.graph().add_computed("codes", DType::I8, shape);

@@ -18,10 +18,13 @@ fn mean(call: &mut Call<'_, '_>) -> Fit {
     let x = call.tensor(0)?;
     let rank = call.shape(x).len();
     let dims = if call.is_null(1)? { Vec::new() } else { call.known_ints(1)? };
-    let axes = match dims.is_empty() {
+    let axes: Vec<usize> = match dims.is_empty() {
         true => (0..rank).collect(),
         false => dims.into_iter().map(|dim| axis(dim, rank)).collect::<Fit<Vec<_>>>()?,
     };
+    if (1..axes.len()).any(|place| axes[..place].contains(&axes[place])) {
+        return Unfit::why(format!("dimensions {axes:?}"));
+    }
     let dtype = call.stated_dtype(4)?;
     call.check_dtype_arg(3, dtype)?;
     if !is_real(dtype) || call.dtype(x) != dtype {
