@@ -1,10 +1,10 @@
 //! Rows by number, and writes along a range of one dimension: embedding, index, index_put.
 
-use super::call::Call;
+use super::call::{Call, Number};
 use super::integers::range;
 use super::sizes::{broadcast, equal, restrict, sum};
 use super::{Fit, Form, Unfit};
-use crate::graph::{Int, Op, ValueId};
+use crate::graph::{BinaryOp, Int, Op, ValueId};
 use crate::tensor::DType;
 
 pub(super) const FORMS: &[(&str, Form)] = &[
@@ -59,8 +59,23 @@ fn index(call: &mut Call<'_, '_>) -> Fit {
         let value = call.like(Op::Slice { axis, start, step: 1 }, &[x], shape);
         return call.set(2, value);
     }
-    // A negative number would count from the end.
-    Unfit::why("rows by numbers that are known only at run time")
+    if axis > 0 {
+        return Unfit::why("places along an inner dimension that do not follow each other");
+    }
+    let ids = from_the_start(call, index, shape[0])?;
+    rows(call, x, ids, 2)
+}
+
+/// Row numbers of which negative ones count from the end of `size` rows, as ones that do not.
+fn from_the_start(call: &mut Call<'_, '_>, ids: ValueId, size: Int) -> Fit<ValueId> {
+    let (dtype, shape) = (call.dtype(ids), call.shape(ids));
+    if !matches!(dtype, DType::I64 | DType::I32) {
+        return Unfit::why(format!("rows by {dtype}"));
+    }
+    let (zero, size) = (call.scalar(Number::Int(Int::Const(0)), dtype)?, call.scalar(Number::Int(size), dtype)?);
+    let negative = call.emit(Op::Binary(BinaryOp::Less), &[ids, zero], DType::Bool, shape.clone());
+    let moved = call.like(Op::Binary(BinaryOp::Add), &[ids, size], shape.clone());
+    Ok(call.emit(Op::Where, &[negative, moved, ids], dtype, shape))
 }
 
 /// (x, indices, values, accumulate, [out]): the values along a range of one dimension.

@@ -117,8 +117,15 @@ pub(super) fn item(call: &mut Call<'_, '_>, value: ValueId, index: usize) -> Fit
 pub(super) fn range(call: &mut Call<'_, '_>, value: ValueId) -> Fit<Option<(Int, Int)>> {
     let shape = call.shape(value);
     let &[length] = &shape[..] else { return Ok(None) };
+    let dtype = call.dtype(value);
     if length == Int::Const(1) {
         return Ok(item(call, value, 0)?.map(|start| (start, length)));
+    }
+    if let (Some(data), Int::Const(count @ 1..), true) = (call.graph().constant(value), length, is_integer(dtype)) {
+        let numbers: Vec<i64> = data.chunks_exact(dtype.size()).map(|bytes| number(dtype, bytes)).collect();
+        let counted =
+            numbers.len() as i64 == count && numbers.windows(2).all(|pair| pair[0].checked_add(1) == Some(pair[1]));
+        return Ok(numbers.first().filter(|_| counted).map(|&start| (Int::Const(start), length)));
     }
     let Some(node) = call.producer(value).cloned() else { return Ok(None) };
     match node.op {

@@ -16,6 +16,8 @@ mod method;
 mod quantized;
 mod reduce;
 mod sizes;
+#[cfg(test)]
+mod tests;
 
 pub(super) use method::{Traced, trace};
 
@@ -43,18 +45,19 @@ type Fit<T = ()> = Result<T, Unfit>;
 /// Adds a call to the graph of its method.
 type Form = fn(&mut Call<'_, '_>) -> Fit;
 
+const FAMILIES: [&[(&str, Form)]; 9] = [
+    attention::FORMS,
+    create::FORMS,
+    elementwise::FORMS,
+    index::FORMS,
+    integers::FORMS,
+    layout::FORMS,
+    linear::FORMS,
+    quantized::FORMS,
+    reduce::FORMS,
+];
+
 /// The form of an operator by its full name.
 fn find(name: &str) -> Option<Form> {
-    let families = [
-        attention::FORMS,
-        create::FORMS,
-        elementwise::FORMS,
-        index::FORMS,
-        integers::FORMS,
-        layout::FORMS,
-        linear::FORMS,
-        quantized::FORMS,
-        reduce::FORMS,
-    ];
-    families.into_iter().flatten().find(|(known, _)| *known == name).map(|(_, form)| *form)
+    FAMILIES.into_iter().flatten().find(|(known, _)| *known == name).map(|(_, form)| *form)
 }
