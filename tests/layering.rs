@@ -9,6 +9,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("tensor", &[]),
     ("pte", &["tensor"]),
+    ("graph", &["tensor"]),
+    ("passes", &["graph", "tensor"]),
     ("runtime", &["pte", "tensor"]),
     ("ops", &["runtime", "pte", "tensor", "graph", "kernels", "engine", "passes"]),
     ("qnn", &["runtime", "pte", "tensor"]),
