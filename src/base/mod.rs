@@ -1,6 +1,8 @@
-//! What every room may use: aligned memory, environment knobs, the log sink, a hash.
+//! What every room may use: aligned memory, mapped files, flatbuffers, environment knobs, the log sink, a hash.
 
 pub mod aligned;
 pub mod env;
+pub mod flatbuffer;
 pub mod fnv;
 pub mod log;
+pub mod storage;

@@ -3,11 +3,20 @@
 //! [`Program`] is the data model that the reader returns and the writer takes. Every index and range in it has been
 //! checked; nothing behind this border sees an unchecked byte.
 
+mod decode;
+mod error;
+mod header;
 mod program;
-mod storage;
+mod reader;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod verify;
+mod writer;
 
+pub use crate::base::storage::{Blob, Storage};
+pub use error::{Place, PteError};
 pub use program::{
     BackendDelegate, Chain, CompileSpec, EValue, ExecutionPlan, Instruction, OperatorName, Program, ShapeDynamism,
     TensorData, TensorValue,
 };
-pub use storage::{Blob, Storage};

@@ -1,16 +1,30 @@
 //! Executes a program: values, memory, kernel and delegate registries, methods, and [`Module`] – the trait the runner
 //! runs on.
 
+mod binding;
 mod delegate;
+mod error;
+mod executor;
 mod io_arena;
 mod kernel;
+mod kernel_args;
+mod loader;
+mod memory;
+mod method;
 mod module;
+mod native;
+mod retype;
 mod tensor;
 mod value;
 
-pub use delegate::{Backend, Delegate, DelegateInit, RetypedArg};
+pub use delegate::{Backend, BackendRegistry, Delegate, DelegateInit, RetypedArg};
+pub use error::{Missing, RuntimeError, Side};
+pub use executor::MAX_INSTRUCTIONS;
 pub use io_arena::{IoArena, IoSlice};
-pub use kernel::{Kernel, KernelArgs, KernelRegistry};
+pub use kernel::{Kernel, KernelRegistry};
+pub use kernel_args::{Inputs, KernelArgs};
+pub use memory::MAX_PLANNED_BYTES;
 pub use module::{MethodId, MethodInfo, Module, TensorInfo};
+pub use native::NativeModule;
 pub use tensor::Tensor;
 pub use value::Value;

@@ -18,7 +18,7 @@ pub struct TensorInfo {
     pub dims: Dims,
     /// Whether the sizes may be smaller at run time.
     pub dynamic: bool,
-    /// Whether the program plans its memory itself; the caller may then not bind it.
+    /// Whether the program has memory for it. The caller then need not bind it; a binding copies in or out.
     pub planned: bool,
     /// How its integers stand for reals, when the delegate says so.
     pub encoding: Option<Encoding>,
@@ -46,7 +46,8 @@ pub struct MethodInfo {
 /// A program that can be run. Implemented by `NativeModule` and by hosts.
 ///
 /// Inputs and outputs without planned memory must be bound before the first `execute`; they stay bound. A binding names
-/// a range of the arena that is then lent to `execute`, and only that arena may be lent.
+/// a range of the arena that is then lent to `execute`, and only that arena may be lent. Binding is cheap: it may be
+/// done for every input and output before every `execute`.
 pub trait Module: Send {
     /// Names of all methods, in the program's order.
     fn method_names(&self) -> Vec<String>;
@@ -61,10 +62,12 @@ pub trait Module: Send {
     /// has no such method.
     fn constant(&mut self, name: &str) -> Result<Option<Vec<Value>>>;
 
-    /// Makes input `index` read from `slice`, whose length must be the tensor's size in bytes.
+    /// Makes input `index` read from `slice`, whose length must be [`TensorInfo::byte_len`], the size in bytes at the
+    /// upper bound, and whose offset must be aligned to the element.
     fn bind_input(&mut self, method: MethodId, index: usize, arena: &IoArena, slice: IoSlice) -> Result<()>;
 
-    /// Makes output `index` write to `slice`. Outputs may not overlap inputs or each other.
+    /// Makes output `index` write to `slice`, under the same rules. Outputs may not overlap inputs or each other; this
+    /// is the caller's care, it is not checked here.
     fn bind_output(&mut self, method: MethodId, index: usize, arena: &IoArena, slice: IoSlice) -> Result<()>;
 
     /// Sets the current sizes of a dynamic input, within its upper bounds; the binding shrinks with it.

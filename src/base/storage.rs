@@ -1,0 +1,170 @@
+//! The bytes of a file, mapped or owned, and checked ranges of them that keep the whole alive.
+#![allow(unsafe_code)]
+
+use crate::error::{Error, Result, Status};
+use std::fs::File;
+use std::ops::{Deref, Range};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes of one file.
+pub enum Storage {
+    /// Mapped read-only; pages come in as they are touched.
+    Mapped(memmap2::Mmap),
+    /// Held in memory.
+    Owned(Vec<u8>),
+}
+
+impl Storage {
+    /// Maps the file at `path`. Errors name the path: missing, a directory, empty, unreadable.
+    pub fn map(path: &Path) -> Result<Arc<Self>> {
+        let fail = |why: String| Error::new(Status::AccessFailed, format!("cannot read {}: {why}", path.display()));
+        let file = File::open(path).map_err(|error| fail(error.to_string()))?;
+        let meta = file.metadata().map_err(|error| fail(error.to_string()))?;
+        if meta.is_dir() {
+            return Err(fail("it is a directory".into()));
+        }
+        if !meta.is_file() || meta.len() == 0 {
+            return Err(fail("it is empty".into()));
+        }
+        // SAFETY: the map is private and read-only. A file that another process truncates while it is mapped is the
+        // one hazard of mapping; the README asks hosts to replace model files by renaming, as this crate's own
+        // writer does.
+        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|error| fail(error.to_string()))?;
+        Ok(Arc::new(Self::Mapped(map)))
+    }
+}
+
+impl Deref for Storage {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Owned(bytes) => bytes,
+        }
+    }
+}
+
+/// A range of a [`Storage`], checked when made. Blobs are equal when their bytes are; see also [`Blob::same_place`].
+#[derive(Clone)]
+pub struct Blob {
+    storage: Arc<Storage>,
+    range: Range<usize>,
+}
+
+impl Blob {
+    /// `None` when `range` does not lie inside `storage`.
+    pub fn new(storage: &Arc<Storage>, range: Range<usize>) -> Option<Self> {
+        storage.get(range.clone())?;
+        Some(Self { storage: Arc::clone(storage), range })
+    }
+
+    /// A blob of its own.
+    pub fn from_vec(bytes: Vec<u8>) -> Self {
+        let range = 0..bytes.len();
+        Self { storage: Arc::new(Storage::Owned(bytes)), range }
+    }
+
+    /// Where it lies in its file, for messages and for telling that two blobs are the same bytes.
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    /// True when both are the same range of the same file.
+    pub fn same_place(&self, other: &Self) -> bool {
+        self.place() == other.place()
+    }
+
+    /// Equal for blobs at the same place, different for all others that are alive.
+    pub(crate) fn place(&self) -> (*const Storage, Range<usize>) {
+        (Arc::as_ptr(&self.storage), self.range.clone())
+    }
+
+    /// The first `len` bytes, or all when there are fewer.
+    pub fn head(&self, len: usize) -> Self {
+        let end = self.range.start.saturating_add(len).min(self.range.end);
+        Self { storage: Arc::clone(&self.storage), range: self.range.start..end }
+    }
+
+    /// All but the first `skip` bytes; `None` when there are fewer.
+    pub fn tail(&self, skip: usize) -> Option<Self> {
+        let start = self.range.start.checked_add(skip).filter(|&start| start <= self.range.end)?;
+        Some(Self { storage: Arc::clone(&self.storage), range: start..self.range.end })
+    }
+}
+
+impl Deref for Blob {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.storage[self.range.clone()]
+    }
+}
+
+impl PartialEq for Blob {
+    fn eq(&self, other: &Self) -> bool {
+        self.same_place(other) || self[..] == other[..]
+    }
+}
+
+impl Eq for Blob {}
+
+impl std::fmt::Debug for Blob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Blob({:?})", self.range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owned() -> Arc<Storage> {
+        Arc::new(Storage::Owned(vec![1, 2, 3, 1, 2]))
+    }
+
+    #[test]
+    fn range_outside_the_storage_is_refused() {
+        let storage = owned();
+        assert_eq!(Blob::new(&storage, 1..3).unwrap()[..], [2, 3]);
+        assert!(Blob::new(&storage, 1..6).is_none());
+        assert!(Blob::new(&storage, 6..6).is_none());
+        #[allow(clippy::reversed_empty_ranges)]
+        let reversed = 3..1;
+        assert!(Blob::new(&storage, reversed).is_none());
+    }
+
+    #[test]
+    fn equality_is_of_bytes_and_same_place_of_ranges() {
+        let storage = owned();
+        let [first, again] = [0..2, 3..5].map(|range| Blob::new(&storage, range).unwrap());
+        assert_eq!(first, again);
+        assert!(!first.same_place(&again) && first.same_place(&first.clone()));
+        assert_ne!(first, Blob::new(&storage, 1..3).unwrap());
+        assert!(!first.same_place(&Blob::new(&owned(), 0..2).unwrap()));
+    }
+
+    #[test]
+    fn head_and_tail_stay_inside() {
+        let blob = Blob::new(&owned(), 1..4).unwrap();
+        assert_eq!(blob.head(2)[..], [2, 3]);
+        assert_eq!(blob.head(usize::MAX)[..], [2, 3, 1]);
+        assert_eq!(blob.tail(2).unwrap()[..], [1]);
+        assert!(blob.tail(3).unwrap().is_empty());
+        assert!(blob.tail(4).is_none() && blob.tail(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn missing_directory_and_empty_file_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let empty = dir.path().join("empty.pte");
+        std::fs::write(&empty, b"").unwrap();
+        for (path, part) in
+            [(dir.path(), "it is a directory"), (&empty, "it is empty"), (&dir.path().join("no"), "No such file")]
+        {
+            let error = Storage::map(path).err().unwrap();
+            assert_eq!(error.status(), Status::AccessFailed);
+            let text = error.to_string();
+            assert!(text.contains(part) && text.contains(&path.display().to_string()), "{text}");
+        }
+    }
+}

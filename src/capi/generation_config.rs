@@ -1,0 +1,340 @@
+//! `llr_generation_config`: choices for one turn.
+
+use super::guard::{guard, guard_value};
+use super::handle::Handle;
+use super::pointer::reference;
+use super::status::llr_status;
+use crate::error::{Error, Result, Status};
+use crate::runner::GenerationConfig;
+use std::ptr;
+
+/// Stands for "no limit" in llr_generation_config_set_max_new_tokens and llr_generation_config_set_max_decode_steps.
+pub const LLR_NO_LIMIT: i64 = -1;
+
+/// Choices for one turn: made by llr_generation_config_new, freed by llr_generation_config_free. It may be used for any
+/// number of turns and runners; a turn copies it when it begins.
+///
+/// Functions: llr_generation_config_*. Setters leave the object as it was when they fail.
+pub struct llr_generation_config(Handle<GenerationConfig>);
+
+impl llr_generation_config {
+    pub(super) fn copy(&self) -> Result<GenerationConfig> {
+        self.0.read(|config| Ok(config.clone()))
+    }
+}
+
+fn refuse<T>(message: String) -> Result<T> {
+    Err(Error::new(Status::InvalidArgument, message))
+}
+
+fn limit(number: i64, least: i64, parameter: &str) -> Result<Option<usize>> {
+    match usize::try_from(number) {
+        _ if number == LLR_NO_LIMIT => Ok(None),
+        Ok(limit) if number >= least => Ok(Some(limit)),
+        _ => refuse(format!("`{parameter}` is {number}; it must be at least {least}, or -1 for no limit")),
+    }
+}
+
+/// A new object with every default, to be freed by llr_generation_config_free. Never fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn llr_generation_config_new() -> *mut llr_generation_config {
+    guard_value(ptr::null_mut(), || Box::into_raw(Box::new(llr_generation_config(Handle::default()))))
+}
+
+/// Frees the object; NULL is fine.
+///
+/// # Safety
+/// `config` is NULL or from llr_generation_config_new, not freed, and not in use by another call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_generation_config_free(config: *mut llr_generation_config) {
+    guard_value((), || {
+        if !config.is_null() {
+            // SAFETY: from `Box::into_raw` above, and given back once, as the caller promises.
+            drop(unsafe { Box::from_raw(config) });
+        }
+    })
+}
+
+/// Length of the context, prompt and earlier turns included, at which the turn ends. Default: 0, the model's context
+/// length; more than that is clamped to it.
+///
+/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative).
+///
+/// # Safety
+/// `config` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_generation_config_set_seq_len(
+    config: *mut llr_generation_config,
+    seq_len: i64,
+) -> llr_status {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let config = unsafe { reference(config, "config") }?;
+        let Ok(length) = usize::try_from(seq_len) else {
+            return refuse(format!(
+                "`seq_len` is {seq_len}; it must be at least 0, and 0 means the model's context length"
+            ));
+        };
+        config.0.write(|config| {
+            config.seq_len = length;
+            Ok(())
+        })
+    })
+}
+
+/// Most tokens to make in the turn, the one that the prompt's processing makes included. Default: LLR_NO_LIMIT.
+///
+/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, less than 1 and not LLR_NO_LIMIT).
+///
+/// # Safety
+/// `config` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_generation_config_set_max_new_tokens(
+    config: *mut llr_generation_config,
+    max_new_tokens: i64,
+) -> llr_status {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let config = unsafe { reference(config, "config") }?;
+        let limit = limit(max_new_tokens, 1, "max_new_tokens")?;
+        config.0.write(|config| {
+            config.max_new_tokens = limit;
+            Ok(())
+        })
+    })
+}
+
+/// Most decode steps in the turn; 0 stops after the token that the prompt's processing makes. Default: LLR_NO_LIMIT.
+///
+/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative and not LLR_NO_LIMIT).
+///
+/// # Safety
+/// `config` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_generation_config_set_max_decode_steps(
+    config: *mut llr_generation_config,
+    max_decode_steps: i64,
+) -> llr_status {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let config = unsafe { reference(config, "config") }?;
+        let limit = limit(max_decode_steps, 0, "max_decode_steps")?;
+        config.0.write(|config| {
+            config.max_decode_steps = limit;
+            Ok(())
+        })
+    })
+}
+
+/// 0 takes the likeliest token, above 0 samples. Default: 0.
+///
+/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative, not finite).
+///
+/// # Safety
+/// `config` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_generation_config_set_temperature(
+    config: *mut llr_generation_config,
+    temperature: f32,
+) -> llr_status {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let config = unsafe { reference(config, "config") }?;
+        if !temperature.is_finite() || temperature < 0.0 {
+            return refuse(format!("`temperature` is {temperature}; it must be finite and at least 0"));
+        }
+        config.0.write(|config| {
+            config.temperature = temperature;
+            Ok(())
+        })
+    })
+}
+
+/// Sampling takes the likeliest tokens whose probabilities reach this. Default: 0.9.
+///
+/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, not above 0 and at most 1).
+///
+/// # Safety
+/// `config` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_generation_config_set_top_p(config: *mut llr_generation_config, top_p: f32) -> llr_status {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let config = unsafe { reference(config, "config") }?;
+        if !(top_p > 0.0 && top_p <= 1.0) {
+            return refuse(format!("`top_p` is {top_p}; it must be above 0 and at most 1"));
+        }
+        config.0.write(|config| {
+            config.top_p = top_p;
+            Ok(())
+        })
+    })
+}
+
+/// Seed of the sampler; the same seed gives the same tokens. Default: 0.
+///
+/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
+///
+/// # Safety
+/// `config` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_generation_config_set_seed(config: *mut llr_generation_config, seed: u64) -> llr_status {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let config = unsafe { reference(config, "config") }?;
+        config.0.write(|config| {
+            config.seed = seed;
+            Ok(())
+        })
+    })
+}
+
+/// Goes on after an end-of-sequence token. Default: false.
+///
+/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
+///
+/// # Safety
+/// `config` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_generation_config_set_ignore_eos(
+    config: *mut llr_generation_config,
+    ignore_eos: bool,
+) -> llr_status {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let config = unsafe { reference(config, "config") }?;
+        config.0.write(|config| {
+            config.ignore_eos = ignore_eos;
+            Ok(())
+        })
+    })
+}
+
+/// Beginning-of-sequence tokens in front of a text prompt when the context is empty; later turns get none. Default: 1.
+///
+/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative).
+///
+/// # Safety
+/// `config` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_generation_config_set_num_bos(
+    config: *mut llr_generation_config,
+    num_bos: i32,
+) -> llr_status {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let config = unsafe { reference(config, "config") }?;
+        let Ok(count) = usize::try_from(num_bos) else {
+            return refuse(format!("`num_bos` is {num_bos}; it must be at least 0"));
+        };
+        config.0.write(|config| {
+            config.num_bos = count;
+            Ok(())
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_config(test: impl FnOnce(*mut llr_generation_config)) {
+        let config = llr_generation_config_new();
+        test(config);
+        // SAFETY: just made.
+        unsafe { llr_generation_config_free(config) };
+    }
+
+    fn get(config: *mut llr_generation_config) -> GenerationConfig {
+        // SAFETY: live in `with_config`.
+        unsafe { reference(config, "config") }.unwrap().copy().unwrap()
+    }
+
+    #[test]
+    fn o15_default_is_the_context_of_the_model() {
+        with_config(|config| {
+            let default = get(config);
+            assert_eq!((default.seq_len, default.max_new_tokens, default.max_decode_steps), (0, None, None));
+        });
+    }
+
+    #[test]
+    fn o17_negative_seq_len_is_refused_and_zero_is_the_context() {
+        with_config(|config| {
+            // SAFETY: live.
+            unsafe {
+                assert_eq!(llr_generation_config_set_seq_len(config, 100_000), llr_status::Ok);
+                assert_eq!(llr_generation_config_set_seq_len(config, -5), llr_status::InvalidArgument);
+                assert_eq!(get(config).seq_len, 100_000, "a refused setter changed something");
+                assert_eq!(llr_generation_config_set_seq_len(config, 0), llr_status::Ok);
+            }
+            assert_eq!(get(config).seq_len, 0);
+        });
+    }
+
+    #[test]
+    fn setters_reach_their_field() {
+        with_config(|config| {
+            // SAFETY: live.
+            let set = unsafe {
+                [
+                    llr_generation_config_set_seq_len(config, 64),
+                    llr_generation_config_set_max_new_tokens(config, 3),
+                    llr_generation_config_set_max_decode_steps(config, 0),
+                    llr_generation_config_set_temperature(config, 0.5),
+                    llr_generation_config_set_top_p(config, 1.0),
+                    llr_generation_config_set_seed(config, 42),
+                    llr_generation_config_set_ignore_eos(config, true),
+                    llr_generation_config_set_num_bos(config, 0),
+                ]
+            };
+            assert_eq!(set, [llr_status::Ok; 8]);
+            let want = GenerationConfig {
+                seq_len: 64,
+                max_new_tokens: Some(3),
+                max_decode_steps: Some(0),
+                temperature: 0.5,
+                top_p: 1.0,
+                seed: 42,
+                ignore_eos: true,
+                num_bos: 0,
+            };
+            assert_eq!(get(config), want);
+            // SAFETY: live.
+            unsafe { llr_generation_config_set_max_new_tokens(config, LLR_NO_LIMIT) };
+            assert_eq!(get(config).max_new_tokens, None);
+        });
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_and_change_nothing() {
+        with_config(|config| {
+            // SAFETY: live.
+            let refused = unsafe {
+                [
+                    llr_generation_config_set_max_new_tokens(config, 0),
+                    llr_generation_config_set_max_new_tokens(config, -2),
+                    llr_generation_config_set_max_decode_steps(config, -2),
+                    llr_generation_config_set_temperature(config, -1.0),
+                    llr_generation_config_set_temperature(config, f32::NAN),
+                    llr_generation_config_set_temperature(config, f32::INFINITY),
+                    llr_generation_config_set_top_p(config, 0.0),
+                    llr_generation_config_set_top_p(config, 1.5),
+                    llr_generation_config_set_top_p(config, f32::NAN),
+                    llr_generation_config_set_num_bos(config, -1),
+                ]
+            };
+            assert_eq!(refused, [llr_status::InvalidArgument; 10]);
+            assert_eq!(get(config), GenerationConfig::default());
+        });
+    }
+
+    #[test]
+    fn null_is_refused_or_ignored() {
+        // SAFETY: NULL is allowed.
+        unsafe {
+            assert_eq!(llr_generation_config_set_seed(ptr::null_mut(), 1), llr_status::InvalidArgument);
+            llr_generation_config_free(ptr::null_mut());
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! From options as they were set to options that have been found complete: what a runner is made of.
+
+use crate::builtin::ProgramOptions;
+use crate::error::{Error, Result, Status};
+use crate::runner::{EvalMode, LookaheadConfig, RunnerOptions};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// Options as they were set, one by one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Settings {
+    pub(super) model_path: Option<PathBuf>,
+    pub(super) tokenizer_path: Option<PathBuf>,
+    pub(super) program: ProgramOptions,
+    pub(super) runner: RunnerOptions,
+    pub(super) ngram: Option<usize>,
+    pub(super) window: Option<usize>,
+    pub(super) gcap: Option<usize>,
+}
+
+/// Options that have been found complete and consistent.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) model_path: PathBuf,
+    pub(super) tokenizer_path: PathBuf,
+    pub(super) program: ProgramOptions,
+    pub(super) runner: RunnerOptions,
+}
+
+impl Settings {
+    /// Checks everything that can be known without reading a file's content.
+    pub(super) fn plan(&self) -> Result<Plan> {
+        let model_path = chosen_file(self.model_path.as_deref(), "model")?;
+        let tokenizer_path = chosen_file(self.tokenizer_path.as_deref(), "tokenizer")?;
+        let runner = RunnerOptions { lookahead: self.lookahead()?, ..self.runner.clone() };
+        Ok(Plan { model_path, tokenizer_path, program: self.program.clone(), runner })
+    }
+
+    fn lookahead(&self) -> Result<Option<LookaheadConfig>> {
+        match (self.ngram, self.window, self.gcap) {
+            (Some(ngram), Some(window), Some(gcap)) => Ok(Some(LookaheadConfig { ngram, window, gcap })),
+            (None, None, None) if self.runner.eval_mode != Some(EvalMode::Lookahead) => Ok(None),
+            _ => Err(invalid("lookahead decoding needs all three of ngram, window and gcap".into())),
+        }
+    }
+}
+
+fn chosen_file(path: Option<&Path>, what: &str) -> Result<PathBuf> {
+    let path = path.ok_or_else(|| invalid(format!("the options name no {what} file")))?;
+    let failed = |error: io::Error| {
+        let status = match error.kind() {
+            io::ErrorKind::NotFound => Status::NotFound,
+            _ => Status::AccessFailed,
+        };
+        Error::from_source(status, error).context(format!("{what} file {}", path.display()))
+    };
+    // Opening comes second: opening a pipe would wait.
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(Error::new(Status::AccessFailed, format!("{what} file {}: not a file", path.display())));
+    }
+    fs::File::open(path).map_err(failed)?;
+    Ok(path.to_owned())
+}
+
+pub(super) fn invalid(message: String) -> Error {
+    Error::new(Status::InvalidArgument, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Settings whose two files exist, and that file.
+    fn settings() -> (Settings, tempfile::NamedTempFile) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = Some(file.path().to_owned());
+        (Settings { model_path: path.clone(), tokenizer_path: path, ..Settings::default() }, file)
+    }
+
+    fn refused(change: impl FnOnce(&mut Settings, &Path)) -> (Status, String) {
+        let (mut settings, file) = settings();
+        assert!(settings.plan().is_ok());
+        change(&mut settings, file.path());
+        let error = settings.plan().unwrap_err();
+        (error.status(), error.chain())
+    }
+
+    #[test]
+    fn file_that_was_not_named_is_refused() {
+        let want = (Status::InvalidArgument, "the options name no model file".to_owned());
+        assert_eq!(refused(|settings, _| settings.model_path = None), want);
+        let want = (Status::InvalidArgument, "the options name no tokenizer file".to_owned());
+        assert_eq!(refused(|settings, _| settings.tokenizer_path = None), want);
+    }
+
+    #[test]
+    fn missing_file_is_refused_by_name() {
+        let (status, text) = refused(|settings, file| settings.model_path = Some(file.with_extension("none")));
+        assert!(status == Status::NotFound && text.starts_with("model file") && text.contains(".none: "), "{text}");
+    }
+
+    #[test]
+    fn directory_is_refused() {
+        let (status, text) = refused(|settings, file| settings.tokenizer_path = file.parent().map(Path::to_owned));
+        assert!(status == Status::AccessFailed && text.ends_with(": not a file"), "{text}");
+    }
+
+    #[test]
+    fn lookahead_without_all_sizes_is_refused() {
+        let want = "lookahead decoding needs all three of ngram, window and gcap";
+        let some = refused(|settings, _| settings.ngram = Some(3));
+        let none = refused(|settings, _| settings.runner.eval_mode = Some(EvalMode::Lookahead));
+        assert_eq!((some.1.as_str(), none.1.as_str()), (want, want));
+    }
+}

@@ -1,0 +1,164 @@
+//! `llr_stats`: times and counts of a turn, with the names of ExecuTorch's `stats.h`.
+
+use super::guard::guard_value;
+use crate::runner::Stats;
+use std::ffi::c_void;
+
+/// Times and counts of one turn. Lent to the stats callback: valid until it returns, freed by the library.
+///
+/// Functions: llr_stats_*; each gives 0 for NULL and never fails.
+pub struct llr_stats(Stats);
+
+impl From<Stats> for llr_stats {
+    fn from(stats: Stats) -> Self {
+        Self(stats)
+    }
+}
+
+/// Called once, on the thread that runs the turn, after the final chunk of a turn that ended without an error. The
+/// rules of llr_token_callback hold.
+pub type llr_stats_callback = Option<unsafe extern "C" fn(stats: *const llr_stats, user_data: *mut c_void)>;
+
+/// # Safety
+/// `stats` is NULL or the one given to the running callback.
+unsafe fn field(stats: *const llr_stats, get: impl FnOnce(&Stats) -> i64) -> i64 {
+    // SAFETY: the caller's promise.
+    unsafe { stats.as_ref() }.map_or(0, |stats| get(&stats.0))
+}
+
+/// When loading began, in milliseconds since the Unix epoch.
+///
+/// # Safety
+/// `stats` is NULL or the one given to the running callback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_stats_model_load_start_ms(stats: *const llr_stats) -> i64 {
+    // SAFETY: the caller's promise.
+    guard_value(0, || unsafe { field(stats, |stats| stats.model_load_start_ms) })
+}
+
+/// When loading ended, in milliseconds since the Unix epoch.
+///
+/// # Safety
+/// `stats` is NULL or the one given to the running callback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_stats_model_load_end_ms(stats: *const llr_stats) -> i64 {
+    // SAFETY: the caller's promise.
+    guard_value(0, || unsafe { field(stats, |stats| stats.model_load_end_ms) })
+}
+
+/// When the turn began, in milliseconds since the Unix epoch.
+///
+/// # Safety
+/// `stats` is NULL or the one given to the running callback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_stats_inference_start_ms(stats: *const llr_stats) -> i64 {
+    // SAFETY: the caller's promise.
+    guard_value(0, || unsafe { field(stats, |stats| stats.inference_start_ms) })
+}
+
+/// When the prompt was processed, in milliseconds since the Unix epoch.
+///
+/// # Safety
+/// `stats` is NULL or the one given to the running callback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_stats_prompt_eval_end_ms(stats: *const llr_stats) -> i64 {
+    // SAFETY: the caller's promise.
+    guard_value(0, || unsafe { field(stats, |stats| stats.prompt_eval_end_ms) })
+}
+
+/// When the first token was there, in milliseconds since the Unix epoch.
+///
+/// # Safety
+/// `stats` is NULL or the one given to the running callback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_stats_first_token_ms(stats: *const llr_stats) -> i64 {
+    // SAFETY: the caller's promise.
+    guard_value(0, || unsafe { field(stats, |stats| stats.first_token_ms) })
+}
+
+/// When the turn ended, in milliseconds since the Unix epoch.
+///
+/// # Safety
+/// `stats` is NULL or the one given to the running callback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_stats_inference_end_ms(stats: *const llr_stats) -> i64 {
+    // SAFETY: the caller's promise.
+    guard_value(0, || unsafe { field(stats, |stats| stats.inference_end_ms) })
+}
+
+/// Milliseconds spent choosing tokens.
+///
+/// # Safety
+/// `stats` is NULL or the one given to the running callback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_stats_aggregate_sampling_time_ms(stats: *const llr_stats) -> i64 {
+    // SAFETY: the caller's promise.
+    guard_value(0, || unsafe { field(stats, |stats| stats.aggregate_sampling_time_ms) })
+}
+
+/// Milliseconds spent inside the model.
+///
+/// # Safety
+/// `stats` is NULL or the one given to the running callback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_stats_aggregate_model_execution_time_ms(stats: *const llr_stats) -> i64 {
+    // SAFETY: the caller's promise.
+    guard_value(0, || unsafe { field(stats, |stats| stats.aggregate_model_execution_time_ms) })
+}
+
+/// Prompt tokens of the turn.
+///
+/// # Safety
+/// `stats` is NULL or the one given to the running callback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_stats_num_prompt_tokens(stats: *const llr_stats) -> i64 {
+    // SAFETY: the caller's promise.
+    guard_value(0, || unsafe { field(stats, |stats| stats.num_prompt_tokens) })
+}
+
+/// Tokens made by decode steps. The one that the prompt's processing makes is not counted, as in ExecuTorch.
+///
+/// # Safety
+/// `stats` is NULL or the one given to the running callback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_stats_num_generated_tokens(stats: *const llr_stats) -> i64 {
+    // SAFETY: the caller's promise.
+    guard_value(0, || unsafe { field(stats, |stats| stats.num_generated_tokens) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_getter_gives_its_own_field_and_null_gives_zero() {
+        let stats = llr_stats(Stats {
+            model_load_start_ms: 1,
+            model_load_end_ms: 2,
+            inference_start_ms: 3,
+            prompt_eval_end_ms: 4,
+            first_token_ms: 5,
+            inference_end_ms: 6,
+            aggregate_sampling_time_ms: 7,
+            aggregate_model_execution_time_ms: 8,
+            num_prompt_tokens: 9,
+            num_generated_tokens: 10,
+        });
+        let getters = [
+            llr_stats_model_load_start_ms,
+            llr_stats_model_load_end_ms,
+            llr_stats_inference_start_ms,
+            llr_stats_prompt_eval_end_ms,
+            llr_stats_first_token_ms,
+            llr_stats_inference_end_ms,
+            llr_stats_aggregate_sampling_time_ms,
+            llr_stats_aggregate_model_execution_time_ms,
+            llr_stats_num_prompt_tokens,
+            llr_stats_num_generated_tokens,
+        ];
+        for (getter, want) in getters.into_iter().zip(1..) {
+            // SAFETY: a live object, and NULL.
+            assert_eq!(unsafe { (getter(&stats), getter(std::ptr::null())) }, (want, 0));
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The bytes behind a method's tensors: constants of the program, planned buffers of the method.
+#![allow(unsafe_code)]
+
+use super::error::RuntimeError;
+use super::tensor::Tensor;
+use crate::base::aligned::AlignedBuffer;
+use crate::error::Result;
+use crate::pte::{ExecutionPlan, Program, TensorData, TensorValue};
+use crate::tensor::{MAX_RANK, element_count};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Most bytes of planned memory that one method may ask for.
+pub const MAX_PLANNED_BYTES: u64 = 16 << 30;
+
+/// Constants that do not lie aligned in the file, copied; shared by the methods of a program.
+#[derive(Default)]
+pub(super) struct ConstantCopies(BTreeMap<u32, Arc<AlignedBuffer>>);
+
+/// Keeps alive, and finds again, all memory of a method that is not the caller's.
+pub(super) struct Memory {
+    program: Arc<Program>,
+    /// By the program's buffer number; `None` for empty ones.
+    planned: Vec<Option<AlignedBuffer>>,
+    copies: Vec<Arc<AlignedBuffer>>,
+}
+
+impl Memory {
+    /// Allocates the planned buffers of a method, zeroed.
+    pub(super) fn new(program: &Arc<Program>, plan: &ExecutionPlan) -> Result<Self> {
+        let sizes = &plan.non_const_buffer_sizes;
+        let bytes = sizes.iter().fold(0u64, |sum, &size| sum.saturating_add(size));
+        if bytes > MAX_PLANNED_BYTES {
+            return Err(RuntimeError::PlannedTooLarge { bytes, max: MAX_PLANNED_BYTES }.into());
+        }
+        let allocate = |&size: &u64| match usize::try_from(size) {
+            Ok(0) => Ok(None),
+            Ok(size) => AlignedBuffer::zeroed(size).map(Some),
+            Err(_) => Err(RuntimeError::PlannedTooLarge { bytes: size, max: usize::MAX as u64 }.into()),
+        };
+        let planned = sizes.iter().map(allocate).collect::<Result<_>>()?;
+        Ok(Self { program: Arc::clone(program), planned, copies: Vec::new() })
+    }
+
+    /// The run-time form of a tensor of the program: bound when it is a constant or planned, with its initial contents.
+    pub(super) fn tensor(&mut self, value: &TensorValue, copies: &mut ConstantCopies) -> Result<Tensor> {
+        if value.sizes.len() > MAX_RANK {
+            return Err(RuntimeError::RankTooLarge { rank: value.sizes.len(), max: MAX_RANK }.into());
+        }
+        let bytes = element_count(&value.sizes)? * value.dtype.size();
+        let mut tensor = Tensor::from_program(value);
+        match value.data {
+            TensorData::Unplanned => {}
+            TensorData::Constant { index } => self.bind_constant(&mut tensor, index, bytes, copies)?,
+            TensorData::Planned { buffer, offset, initial } => {
+                self.bind_planned(&mut tensor, buffer, offset, bytes)?;
+                if let Some((segment, index)) = initial {
+                    self.fill(&mut tensor, segment, index)?;
+                }
+            }
+            TensorData::External => {
+                let name = value.fully_qualified_name.clone().unwrap_or_default();
+                return Err(RuntimeError::ExternalData { name }.into());
+            }
+        }
+        Ok(tensor)
+    }
+
+    fn bind_constant(
+        &mut self,
+        tensor: &mut Tensor,
+        index: u32,
+        bytes: usize,
+        copies: &mut ConstantCopies,
+    ) -> Result<()> {
+        let Some(blob) = self.program.constants.get(index as usize) else {
+            let len = self.program.constants.len();
+            return Err(RuntimeError::OutOfRange { what: "constant", index: index.into(), len }.into());
+        };
+        if blob.len() < bytes {
+            return Err(RuntimeError::ConstantTooShort { index, have: blob.len(), need: bytes }.into());
+        }
+        let mut data = blob.as_ptr().cast_mut();
+        if !(data as usize).is_multiple_of(tensor.dtype.size()) {
+            let copy = match copies.0.get(&index) {
+                Some(copy) => Arc::clone(copy),
+                None => {
+                    let copy = AlignedBuffer::zeroed(blob.len())?;
+                    // SAFETY: the new block has `blob.len()` bytes, and nothing else refers to it.
+                    unsafe { std::ptr::copy_nonoverlapping(blob.as_ptr(), copy.as_ptr(), blob.len()) };
+                    Arc::clone(copies.0.entry(index).or_insert(Arc::new(copy)))
+                }
+            };
+            data = copy.as_ptr();
+            self.copies.push(copy);
+        }
+        // SAFETY: `program` or `copies` keeps the bytes alive as long as the method, nobody writes to them, their
+        // number and alignment were checked above.
+        unsafe { tensor.bind(data, bytes, false) };
+        Ok(())
+    }
+
+    fn bind_planned(&self, tensor: &mut Tensor, buffer: u32, offset: u64, bytes: usize) -> Result<()> {
+        let Some(slot) = self.planned.get(buffer as usize) else {
+            let len = self.planned.len();
+            return Err(RuntimeError::OutOfRange { what: "planned buffer", index: buffer.into(), len }.into());
+        };
+        let len = slot.as_ref().map_or(0, AlignedBuffer::len);
+        let start = usize::try_from(offset).ok().filter(|start| start.checked_add(bytes).is_some_and(|end| end <= len));
+        let Some(start) = start else {
+            return Err(RuntimeError::PlannedOutside { buffer, offset, bytes, len }.into());
+        };
+        if !start.is_multiple_of(tensor.dtype.size()) {
+            return Err(RuntimeError::PlannedUnaligned { buffer, offset, dtype: tensor.dtype }.into());
+        }
+        // An empty buffer can only hold an empty tensor, which any address fits.
+        let base = slot.as_ref().map_or(std::ptr::without_provenance_mut(64), AlignedBuffer::as_ptr);
+        // SAFETY: `start + bytes` lies inside the buffer, which lives as long as the method and which only the method
+        // touches; base and offset are aligned to the element.
+        unsafe { tensor.bind(base.wrapping_add(start), bytes, true) };
+        Ok(())
+    }
+
+    fn fill(&self, tensor: &mut Tensor, segment: u32, index: u32) -> Result<()> {
+        let blob = self.program.mutable_data.get(segment as usize).and_then(|blobs| blobs.get(index as usize));
+        let blob = blob.ok_or(RuntimeError::NoInitialContents { segment, index })?;
+        let target = tensor.bytes_mut()?;
+        let need = target.len();
+        let source = blob.get(..need).ok_or(RuntimeError::InitialTooShort { have: blob.len(), need })?;
+        target.copy_from_slice(source);
+        Ok(())
+    }
+
+    /// The bytes of `tensor` when they lie in this memory, `None` when they are the caller's.
+    pub(super) fn find(&self, tensor: &Tensor) -> Option<&[u8]> {
+        let (start, len) = (tensor.address() as usize, tensor.byte_len());
+        let inside = |base: usize, size: usize| start >= base && start - base <= size && size - (start - base) >= len;
+        let own = self.planned.iter().flatten().any(|buffer| inside(buffer.as_ptr() as usize, buffer.len()))
+            || self.copies.iter().any(|copy| inside(copy.as_ptr() as usize, copy.len()))
+            || self.program.constants.iter().any(|blob| inside(blob.as_ptr() as usize, blob.len()));
+        // SAFETY: the range lies inside a block that `self` keeps alive; planned memory is only written by `execute`,
+        // which takes the method by `&mut`, so it does not change while the slice lives.
+        own.then(|| unsafe { std::slice::from_raw_parts(tensor.address().cast_const(), len) })
+    }
+}

@@ -1,0 +1,212 @@
+//! The committed C header is what cbindgen makes of `src/capi`, and keeps the rules of the C border.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Files of `src/capi` with something for the header, in the order of the header.
+const SOURCES: [&str; 9] =
+    ["version", "status", "error", "log", "options", "generation_config", "chunk", "stream", "stats"];
+const LAST_SOURCE: &str = "runner";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn capi(name: &str) -> PathBuf {
+    root().join("src/capi").join(name).with_extension("rs")
+}
+
+fn sources() -> impl Iterator<Item = &'static str> {
+    SOURCES.into_iter().chain([LAST_SOURCE])
+}
+
+fn header_path() -> PathBuf {
+    root().join("include/llama_runner.h")
+}
+
+fn header() -> String {
+    fs::read_to_string(header_path()).expect("include/llama_runner.h")
+}
+
+/// Every declared function: name → parameters, each without its name.
+fn functions() -> BTreeMap<String, Vec<String>> {
+    let mut found = BTreeMap::new();
+    let text = header();
+    for declaration in text.split("\nLLR_API").skip(1) {
+        let (signature, _) = declaration.split_once(");").unwrap();
+        let (before, parameters) = signature.split_once('(').unwrap();
+        let name = before.rsplit([' ', '*']).next().unwrap();
+        let types = parameters
+            .split(',')
+            .map(|parameter| parameter.split_whitespace().collect::<Vec<_>>().join(" "))
+            .map(|parameter| parameter.trim_end_matches(|c: char| c.is_alphanumeric() || c == '_').trim().to_owned())
+            .collect();
+        found.insert(name.to_owned(), types);
+    }
+    assert!(found.len() > 50, "the header was not understood: {} functions", found.len());
+    found
+}
+
+/// Every `extern "C"` function of `src/capi`: name → body.
+fn rust_functions() -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(root().join("src/capi")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        for part in text.split("#[unsafe(no_mangle)]\n").skip(1) {
+            let (_, rest) = part.split_once("extern \"C\" fn ").expect("no_mangle without extern \"C\"");
+            let (name, rest) = rest.split_once('(').unwrap();
+            let (_, body) = rest.split_once("{\n").unwrap();
+            let (body, _) = body.split_once("\n}\n").unwrap();
+            assert!(found.insert(name.to_owned(), body.to_owned()).is_none(), "{name} twice");
+            let file = path.file_stem().unwrap().to_str().unwrap();
+            assert!(sources().any(|source| source == file), "{file} is missing in the list above");
+        }
+    }
+    found
+}
+
+/// Every constant of an enumeration: name → number.
+fn enum_constants() -> BTreeMap<String, i64> {
+    header()
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix(',')?.split_once(" = "))
+        .filter_map(|(name, number)| Some((name.to_owned(), number.parse().ok()?)))
+        .collect()
+}
+
+#[test]
+fn is_what_cbindgen_makes_now() {
+    let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).unwrap();
+    let builder = sources().fold(cbindgen::Builder::new().with_config(config), |b, name| b.with_src(capi(name)));
+    let mut made = Vec::new();
+    builder.generate().expect("cbindgen").write(&mut made);
+    let made = String::from_utf8(made).unwrap();
+    if std::env::var_os("LLR_UPDATE_HEADER").is_some() {
+        fs::write(header_path(), &made).unwrap();
+    }
+    let differing = made.lines().zip(header().lines()).position(|(made, committed)| made != committed);
+    assert!(
+        made == header(),
+        "include/llama_runner.h is out of date from line {:?}; run this test with LLR_UPDATE_HEADER=1 and commit",
+        differing.map(|line| line + 1)
+    );
+}
+
+#[test]
+fn header_and_library_have_the_same_functions() {
+    let declared = functions().into_keys().collect::<BTreeSet<_>>();
+    let defined = rust_functions().into_keys().collect::<BTreeSet<_>>();
+    assert_eq!(declared, defined);
+}
+
+#[test]
+fn whatever_is_made_can_be_freed() {
+    let functions = functions();
+    let made = functions.keys().filter_map(|name| name.strip_suffix("_new").or(name.strip_suffix("_create")));
+    let made = made.collect::<Vec<_>>();
+    assert!(made.len() >= 3, "{made:?}");
+    for object in made {
+        assert_eq!(functions.get(&format!("{object}_free")), Some(&vec![format!("{object} *")]));
+    }
+}
+
+#[test]
+fn every_body_is_guarded() {
+    // The fence against panics; llr_last_error_message must not clear what it reports, so it uses guard_value too.
+    for (name, body) in rust_functions() {
+        assert!(body.contains("guard(||") || body.contains("guard_value("), "{name} is outside the fence");
+        // Nothing but plain bindings may come before the fence.
+        let before = body.split("guard").next().unwrap();
+        assert!(!before.contains("unsafe {") && !before.contains('*'), "{name} does work before the fence");
+    }
+}
+
+#[test]
+fn o23_no_neighbouring_parameters_of_one_type() {
+    for (name, types) in functions() {
+        for pair in types.windows(2) {
+            assert_ne!(pair[0], pair[1], "{name}: two can be mixed up");
+        }
+    }
+}
+
+#[test]
+fn numbers_are_forever() {
+    let mut want = BTreeMap::new();
+    let mut group = |prefix: &str, constants: &[(&str, i64)]| {
+        want.extend(constants.iter().map(|(name, number)| (format!("LLR_{prefix}_{name}"), *number)));
+    };
+    group(
+        "STATUS",
+        &[
+            ("OK", 0x00),
+            ("INTERNAL", 0x01),
+            ("INVALID_STATE", 0x02),
+            ("NOT_SUPPORTED", 0x10),
+            ("INVALID_ARGUMENT", 0x12),
+            ("INVALID_TYPE", 0x13),
+            ("OPERATOR_MISSING", 0x14),
+            ("NOT_FOUND", 0x20),
+            ("MEMORY_ALLOCATION_FAILED", 0x21),
+            ("ACCESS_FAILED", 0x22),
+            ("INVALID_PROGRAM", 0x23),
+            ("INVALID_EXTERNAL_DATA", 0x24),
+            ("OUT_OF_RESOURCES", 0x25),
+            ("DELEGATE_INVALID_COMPATIBILITY", 0x30),
+            ("DELEGATE_MEMORY_ALLOCATION_FAILED", 0x31),
+            ("DELEGATE_INVALID_HANDLE", 0x32),
+            ("BACKEND_MISSING", 0x1000),
+            ("LIBRARY_UNAVAILABLE", 0x1001),
+            ("BACKEND_FAILED", 0x1002),
+            ("CONTEXT_EXCEEDED", 0x1003),
+            ("CANCELLED", 0x1004),
+            ("PANIC", 0x1005),
+            ("POISONED", 0x1006),
+            ("TOKENIZER_FAILED", 0x1007),
+        ],
+    );
+    group("LOG_LEVEL", &[("ERROR", 1), ("WARNING", 2), ("INFO", 3), ("VERBOSE", 4), ("DEBUG", 5)]);
+    group("EVAL_MODE", &[("AUTO", -1), ("KV", 0), ("HYBRID", 1), ("LOOKAHEAD", 2)]);
+    group("KV_UPDATER", &[("SMART_MASK", 0), ("SHIFT_POINTER", 1)]);
+    group("STREAM_ANSWER", &[("CONTINUE", 0), ("STOP", 1)]);
+    group(
+        "FINISH_REASON",
+        &[("NONE", 0), ("EOS", 1), ("SEQ_LEN", 2), ("CONTEXT_FULL", 3), ("LENGTH", 4), ("CANCELLED", 5)],
+    );
+    assert_eq!(enum_constants(), want);
+}
+
+#[test]
+fn status_names_are_those_of_the_header() {
+    for (name, number) in enum_constants().into_iter().filter(|(name, _)| name.starts_with("LLR_STATUS_")) {
+        let given = llama_runner::capi::status::llr_status_name(number.try_into().unwrap());
+        // SAFETY: a static string that ends with NUL.
+        assert_eq!(unsafe { std::ffi::CStr::from_ptr(given) }.to_str().unwrap(), name);
+    }
+}
+
+#[test]
+fn version_macros_are_those_of_the_package() {
+    let text = header();
+    let number = |part: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("#define LLR_VERSION_{part} ")));
+        line.unwrap_or_else(|| panic!("LLR_VERSION_{part}")).to_owned()
+    };
+    assert_eq!(number("MAJOR"), env!("CARGO_PKG_VERSION_MAJOR"));
+    assert_eq!(number("MINOR"), env!("CARGO_PKG_VERSION_MINOR"));
+    assert_eq!(number("PATCH"), env!("CARGO_PKG_VERSION_PATCH"));
+    assert!(!number("NUMBER").is_empty());
+}
+
+#[test]
+fn every_declaration_is_documented_and_prefixed() {
+    let text = header();
+    for (index, _) in text.match_indices("\nLLR_API") {
+        assert!(text[..index].trim_end().ends_with("*/"), "undocumented: {}", text[index..].lines().nth(1).unwrap());
+    }
+    for (name, _) in enum_constants() {
+        assert!(name.starts_with("LLR_"), "{name}");
+    }
+}
