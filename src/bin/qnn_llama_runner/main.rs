@@ -38,7 +38,6 @@ mod report;
 mod output;
 mod prompts;
 mod settings;
-mod template;
 mod trace;
 mod turns;
 
