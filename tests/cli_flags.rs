@@ -81,7 +81,7 @@ fn help_goes_to_stdout_and_is_a_success() {
 }
 
 #[test]
-fn paths_that_cannot_be_written_are_found_before_anything_is_loaded() {
+fn oc4_paths_that_cannot_be_written_are_found_before_anything_is_loaded() {
     for flag in ["--output_path", "--performance_output_path", "--trace_path", "--dump_logits_path"] {
         let run = qnn_llama_runner(["--eval_mode=0", "--model_path=missing.pte", flag, "no/such/directory/file"]);
         assert_fails(&run, ACCESS_FAILED, "cannot write no/such/directory/file");
