@@ -80,6 +80,27 @@ fn a_jump_loops_until_its_condition_holds() {
 }
 
 #[test]
+fn a_jump_behind_the_last_instruction_ends_the_chain() {
+    let values = vec![EValue::Bool(false), bytes4(constant(1)), bytes4(UNPLANNED)];
+    let jump = Instruction::JumpFalse { condition: 0, destination: 2 };
+    let mut bound = Bound::new(forward(values, &[], &[2], vec![jump, kernel(0, &[1, 2])]));
+    bound.run().unwrap();
+    assert_eq!(bound.got(0), [0; 4]);
+}
+
+#[test]
+fn a_tensor_of_bools_is_true_when_all_its_elements_are() {
+    for (condition, want) in [([1, 1, 1, 1], [11, 21, 31, 41]), ([1, 1, 0, 1], [0; 4]), ([0; 4], [0; 4])] {
+        let values = vec![tensor(DType::Bool, &[4], UNPLANNED), bytes4(constant(1)), bytes4(UNPLANNED)];
+        let jump = Instruction::JumpFalse { condition: 0, destination: 2 };
+        let mut bound = Bound::new(forward(values, &[0], &[2], vec![jump, kernel(0, &[1, 2])]));
+        bound.set(0, &condition);
+        bound.run().unwrap();
+        assert_eq!(bound.got(0), want, "{condition:?}");
+    }
+}
+
+#[test]
 fn an_endless_loop_is_an_error() {
     let values = vec![EValue::Bool(false)];
     let mut bound =
@@ -138,7 +159,7 @@ fn wrong_kinds_at_run_time_are_typed_errors() {
         (
             vec![EValue::Int(0)],
             Instruction::JumpFalse { condition: 0, destination: 0 },
-            "the condition of a jump is int, not bool",
+            "the condition of a jump is int, neither a bool nor a tensor of bools",
         ),
         (vec![EValue::Int(0)], Instruction::Free { value: 0 }, "what is freed is int, not tensor"),
         (vec![EValue::Null, bytes4(planned(0))], kernel(0, &[0, 1]), "argument 0 is null, not tensor"),

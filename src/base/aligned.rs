@@ -1,4 +1,5 @@
-//! Zeroed heap memory with an alignment of its own, for tensors that vendor libraries and vector kernels read.
+//! Zeroed heap memory with an alignment of its own, for tensors that vendor libraries and vector kernels read. A large
+//! block costs nothing until it is touched, so what a file says it needs cannot use up the machine.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result, Status};
@@ -14,6 +15,8 @@ pub const ALIGNMENT: usize = 64;
 pub struct AlignedBuffer {
     base: NonNull<u8>,
     len: usize,
+    /// What was allocated; `base` is its first aligned byte.
+    block: NonNull<u8>,
 }
 
 // SAFETY: the block is plain memory owned by this value; access through the base address is governed by the `&`/`&mut`
@@ -26,15 +29,20 @@ impl AlignedBuffer {
     /// Allocates `len` zero bytes. Running out of memory is an error, not an abort.
     pub fn zeroed(len: usize) -> Result<Self> {
         let layout = Self::layout(len)?;
-        // SAFETY: the layout has a non-zero size (`layout` rounds up to ALIGNMENT).
-        let base = unsafe { alloc_zeroed(layout) };
-        let base = NonNull::new(base)
+        // SAFETY: the layout has a non-zero size.
+        let block = unsafe { alloc_zeroed(layout) };
+        let block = NonNull::new(block)
             .ok_or_else(|| Error::new(Status::MemoryAllocationFailed, format!("cannot allocate {len} bytes")))?;
-        Ok(Self { base, len })
+        // SAFETY: the block is ALIGNMENT bytes longer than `len`, so the next aligned byte and `len` more are inside.
+        let base = unsafe { block.add(block.align_offset(ALIGNMENT)) };
+        Ok(Self { base, len, block })
     }
 
+    /// The allocator gets fresh pages from the system without writing to them only when it need not align them, so the
+    /// block is aligned within its size.
     fn layout(len: usize) -> Result<Layout> {
-        Layout::from_size_align(len.max(1), ALIGNMENT).map_err(|_| {
+        let size = len.checked_add(ALIGNMENT).and_then(|size| Layout::from_size_align(size, 1).ok());
+        size.ok_or_else(|| {
             Error::new(Status::MemoryAllocationFailed, format!("{len} bytes is more than this machine can address"))
         })
     }
@@ -57,9 +65,9 @@ impl AlignedBuffer {
 
 impl Drop for AlignedBuffer {
     fn drop(&mut self) {
-        let layout = Layout::from_size_align(self.len.max(1), ALIGNMENT).expect("checked when allocated");
-        // SAFETY: `base` came from `alloc_zeroed` with this very layout and is freed once.
-        unsafe { dealloc(self.base.as_ptr(), layout) }
+        let layout = Self::layout(self.len).expect("checked when allocated");
+        // SAFETY: `block` came from `alloc_zeroed` with this very layout and is freed once.
+        unsafe { dealloc(self.block.as_ptr(), layout) }
     }
 }
 
@@ -69,11 +77,27 @@ mod tests {
 
     #[test]
     fn is_zeroed_and_aligned() {
-        let buffer = AlignedBuffer::zeroed(100).unwrap();
-        assert_eq!(buffer.as_ptr() as usize % ALIGNMENT, 0);
-        // SAFETY: the block has 100 initialised bytes.
-        let bytes = unsafe { std::slice::from_raw_parts(buffer.as_ptr(), buffer.len()) };
-        assert!(bytes.iter().all(|&b| b == 0));
+        for len in [0, 1, 63, 64, 100, 4097] {
+            let buffer = AlignedBuffer::zeroed(len).unwrap();
+            assert_eq!(buffer.as_ptr() as usize % ALIGNMENT, 0);
+            // SAFETY: the block has `len` initialised bytes.
+            let bytes = unsafe { std::slice::from_raw_parts(buffer.as_ptr(), buffer.len()) };
+            assert!(bytes.len() == len && bytes.iter().all(|&b| b == 0));
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn memory_that_is_not_touched_is_not_taken() {
+        let resident_pages = || -> usize {
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            statm.split(' ').nth(1).unwrap().parse().unwrap()
+        };
+        let before = resident_pages();
+        let buffer = AlignedBuffer::zeroed(512 << 20).unwrap();
+        let taken = resident_pages().saturating_sub(before);
+        // Pages have at least 4 KiB; other tests of the process may take some meanwhile.
+        assert!(taken < (256 << 20) / 4096, "{taken} pages for {} bytes", buffer.len());
     }
 
     #[test]
