@@ -202,11 +202,12 @@ fn a_trace_has_a_line_a_token() {
     let files = Files::new();
     run(&files, &["--prompt=ab", "--max_new_tokens=2", "--trace_path=trace.jsonl"]).text();
     let lines: Vec<Value> = files.read("trace.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let row: Vec<u8> = (0..259).flat_map(|id| match id {
-        102 => 100f32.to_le_bytes(),
-        36 => 99f32.to_le_bytes(),
-        _ => 0f32.to_le_bytes(),
-    });
+    let logit = |id| match id {
+        102 => 100f32,
+        36 => 99.0,
+        _ => 0.0,
+    };
+    let row: Vec<u8> = (0..259).flat_map(|id| logit(id).to_le_bytes()).collect();
     let expected = json!({
         "turn": 0, "position": 2, "row": 2, "token": 102, "dtype": "f32",
         "logits_fnv1a64": format!("{:016x}", llama_runner::base::fnv::fnv1a64(&row)),
