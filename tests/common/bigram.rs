@@ -106,6 +106,9 @@ fn program(weight: TensorData) -> Program {
     program
 }
 
+/// Types and sizes of inputs.
+pub type Shapes = Vec<(DType, Vec<usize>)>;
+
 /// The program's files, in a directory of their own.
 pub struct Files {
     dir: TempDir,
@@ -141,7 +144,7 @@ impl Files {
     }
 
     /// Writes a program of bare methods, each with its inputs.
-    pub fn write_methods(&self, name: &str, methods: &[(&str, Vec<(DType, Vec<usize>)>)]) {
+    pub fn write_methods(&self, name: &str, methods: &[(&str, Shapes)]) {
         let mut program = Program::default();
         for (name, inputs) in methods {
             let tensor = |(dtype, sizes): &(DType, Vec<usize>)| {
