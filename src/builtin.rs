@@ -2,9 +2,10 @@
 
 use crate::error::{Context, Result};
 use crate::ops;
-use crate::pte::Program;
+use crate::pte::{FlatTensor, Program};
 use crate::qnn::{LibraryOptions, QnnBackend, QnnOptions};
 use crate::runtime::{BackendRegistry, KernelRegistry, Module, NativeModule};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,12 +14,17 @@ use std::sync::Arc;
 pub struct ProgramOptions {
     /// Where libQnnHtp.so and libQnnSystem.so are; searched first. `None`: the documented search order.
     pub qnn_lib_dir: Option<PathBuf>,
+    /// External data files (`.ptd`) with tensors and blobs that the program refers to by name.
+    pub data_paths: Vec<PathBuf>,
+    /// Threads that compute on the CPU. `None`: as many as this machine has fast cores.
+    pub cpu_threads: Option<NonZeroUsize>,
 }
 
 /// Opens the program at `path` with every kernel and backend of this build.
 pub fn open_program(path: &Path, options: &ProgramOptions) -> Result<Box<dyn Module>> {
     let program = Program::open(path)?;
-    let module = NativeModule::new(program, kernels(), backends(options));
+    let data = options.data_paths.iter().map(|path| FlatTensor::open(path)).collect::<Result<Vec<_>>>()?;
+    let module = NativeModule::with_data(program, data, kernels(), backends(options));
     Ok(Box::new(module.with_context(|| format!("cannot load {}", path.display()))?))
 }
 

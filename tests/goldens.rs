@@ -131,7 +131,10 @@ fn repeat(golden: &Golden) -> Result<Vec<OurTurn>, Failed> {
 }
 
 fn load(pte: &str, tokenizer: &str, options: RunnerOptions) -> Result<Runner, Failed> {
-    let module = builtin::open_program(&model(pte), &ProgramOptions { qnn_lib_dir: qnn_lib_dir() })?;
+    let module = builtin::open_program(
+        &model(pte),
+        &ProgramOptions { qnn_lib_dir: qnn_lib_dir(), ..ProgramOptions::default() },
+    )?;
     Ok(Runner::load(module, tokenizer::load(&model(tokenizer))?, options)?)
 }
 

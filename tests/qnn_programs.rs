@@ -14,7 +14,8 @@ use std::path::Path;
 const FIRST_TOKEN: usize = 403;
 
 fn open(path: &Path) -> Box<dyn Module> {
-    builtin::open_program(path, &ProgramOptions { qnn_lib_dir: common::qnn_lib_dir() }).unwrap()
+    builtin::open_program(path, &ProgramOptions { qnn_lib_dir: common::qnn_lib_dir(), ..ProgramOptions::default() })
+        .unwrap()
 }
 
 struct Bound {

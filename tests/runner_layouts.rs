@@ -159,3 +159,19 @@ fn a_prefill_that_gives_no_cache_is_left_aside() {
     let model = FakeModel { methods, whole_gives_cache: false, ..Default::default() };
     check_turns(&model, &mut load(&model, KvUpdater::SmartMask, None), &[9, 4], 5);
 }
+
+#[test]
+fn static_programs_on_the_cpu_keep_floats_in_memory_of_their_own() {
+    for layout in [Layout::PerLayer, Layout::PerHead] {
+        for tokens in [DType::I32, DType::I64] {
+            let float = DType::F32;
+            let base = FakeModel { layout, tokens, cache: float, mask: float, logits: float, ..Default::default() };
+            let model = FakeModel { planned: true, ..base };
+            for updater in UPDATERS {
+                for mode in [EvalMode::Kv, EvalMode::Hybrid] {
+                    check_turns(&model, &mut load(&model, updater, Some(mode)), &[9, 17, 1], 5);
+                }
+            }
+        }
+    }
+}

@@ -397,7 +397,7 @@ fn o2_a_mode_that_the_file_lacks_is_refused_by_name() {
         "eval_mode 1 (hybrid) needs method prefill_forward; the file has: kv_forward (use eval_mode 0)"
     );
     assert_eq!(load(EvalMode::Lookahead).err().unwrap().find(), Some(&RunnerError::LookaheadUnset));
-    assert_eq!(load(EvalMode::Kv).unwrap().eval_mode(), EvalMode::Kv);
+    assert_eq!(load(EvalMode::Kv).unwrap().eval_mode(), Some(EvalMode::Kv));
 }
 
 #[test]

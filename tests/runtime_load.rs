@@ -132,7 +132,7 @@ fn inconsistent_tensors_are_named() {
         (bytes4(far(1, 0, Some((0, 0)))), "initial contents 0/0 of a mutable buffer are not in the program"),
         (
             bytes4(TensorData::External),
-            "its data is in an external file under the name \"layer.weight\", which is not supported",
+            "its data is in an external file (.ptd) under the name \"layer.weight\", and no file that was given has it",
         ),
         (tensor(DType::U8, &[1; 17], UNPLANNED), "17 dimensions are more than 16"),
     ];

@@ -298,6 +298,7 @@ mod tests {
                 seed: 42,
                 ignore_eos: true,
                 num_bos: 0,
+                num_eos: 0,
             };
             assert_eq!(get(config), want);
             // SAFETY: live.

@@ -169,23 +169,32 @@ fn extra(table: Table, place: &impl Fn() -> Place) -> Result<Extra> {
 }
 
 fn tensor_data(table: Table, extra: &Extra, place: &impl Fn() -> Place) -> Result<TensorData> {
+    let planned = table.table(tensor::ALLOCATION_INFO)?.map(planned).transpose()?;
     if extra.external {
-        return match &extra.fully_qualified_name {
-            Some(name) if !name.is_empty() => Ok(TensorData::External),
-            _ => Err(PteError::ExternalWithoutName { place: place() }),
+        return match (&extra.fully_qualified_name, planned) {
+            (None, _) => Err(PteError::ExternalWithoutName { place: place() }),
+            (Some(name), _) if name.is_empty() => Err(PteError::ExternalWithoutName { place: place() }),
+            (Some(_), None) => Ok(TensorData::External),
+            (Some(_), Some((buffer, offset))) => Ok(TensorData::ExternalMutable { buffer, offset }),
         };
     }
     let stored = table.scalar(tensor::DATA_BUFFER_IDX, 0u32)?;
-    Ok(match (table.table(tensor::ALLOCATION_INFO)?, stored) {
+    Ok(match (planned, stored) {
         (None, 0) => TensorData::Unplanned,
         (None, index) => TensorData::Constant { index },
-        (Some(planned), stored) => TensorData::Planned {
-            buffer: planned.scalar(allocation::MEMORY_ID, 0)?,
-            offset: u64::from(planned.scalar(allocation::MEMORY_OFFSET_HIGH, 0u32)?) << 32
-                | u64::from(planned.scalar(allocation::MEMORY_OFFSET_LOW, 0u32)?),
+        (Some((buffer, offset)), stored) => TensorData::Planned {
+            buffer,
+            offset,
             initial: (stored > 0).then_some((extra.mutable_data_segment, stored)),
         },
     })
+}
+
+/// Buffer and offset.
+fn planned(details: Table) -> Result<(u32, u64)> {
+    let offset = u64::from(details.scalar(allocation::MEMORY_OFFSET_HIGH, 0u32)?) << 32
+        | u64::from(details.scalar(allocation::MEMORY_OFFSET_LOW, 0u32)?);
+    Ok((details.scalar(allocation::MEMORY_ID, 0)?, offset))
 }
 
 fn chains(tables: Tables, method: &str) -> Result<Vec<Chain>> {

@@ -55,7 +55,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Layout, PteError> {
 }
 
 /// What the bytes seem to be instead, for the message.
-fn looks_like(bytes: &[u8]) -> String {
+pub(super) fn looks_like(bytes: &[u8]) -> String {
     const MAGICS: [(&[u8], &str); 9] = [
         (b"\x7fELF", "it is an ELF library or program"),
         (b"GGUF", "it is a GGUF model (llama.cpp)"),
@@ -75,6 +75,7 @@ fn looks_like(bytes: &[u8]) -> String {
     }
     match bytes.get(4..8) {
         Some([b'B', b'P', _, _]) => return "it is an ExecuTorch bundled program (.bpte)".into(),
+        Some([b'E', b'T', b'0'..=b'9', b'0'..=b'9']) => return "it is an ExecuTorch program (.pte)".into(),
         Some([b'F', b'T', _, _]) => return "it is ExecuTorch external data (.ptd)".into(),
         _ => {}
     }

@@ -180,6 +180,14 @@ pub enum TensorData {
     },
     /// In an external data file, under the tensor's fully qualified name, which is not empty.
     External,
+    /// Planned, as above; the initial contents are in an external data file, under the tensor's fully qualified name,
+    /// which is not empty.
+    ExternalMutable {
+        /// Index into `non_const_buffer_sizes`, > 0.
+        buffer: u32,
+        /// Byte offset; a multiple of the element size.
+        offset: u64,
+    },
 }
 
 /// `namespace::name.overload`.

@@ -1,4 +1,4 @@
-//! Field numbers and tags of `program.fbs`, shared by reader and writer so that they cannot disagree.
+//! Field numbers and tags of `program.fbs` and `flat_tensor.fbs`, shared by reader and writer so that they cannot disagree.
 
 /// The file identifier that this library reads and writes.
 pub const IDENTIFIER: [u8; 4] = *b"ET12";
@@ -48,7 +48,12 @@ fields! {
     compile_spec { KEY = 0, VALUE = 1 }
     segment { OFFSET = 0, SIZE = 1 }
     subsegments { SEGMENT_INDEX = 0, OFFSETS = 1 }
-    named_data { KEY = 0, SEGMENT_INDEX = 1 }
+    /// `TENSOR_LAYOUT` is there in external data only.
+    named_data { KEY = 0, SEGMENT_INDEX = 1, TENSOR_LAYOUT = 2 }
+    /// Of `flat_tensor.fbs`, as the two that follow.
+    flat_tensor { SEGMENTS = 1, NAMED_DATA = 2 }
+    tensor_layout { SCALAR_TYPE = 0, SIZES = 1, DIM_ORDER = 2 }
+    data_segment { OFFSET = 0, SIZE = 1 }
 }
 
 /// Tags of the union `KernelTypes`.

@@ -99,6 +99,10 @@ fn sample() -> Program {
             }), // 15
             EValue::Tensor(TensorValue { dynamism: ShapeDynamism::DynamicUnbound, ..unplanned(DType::I64, &[0, 4]) }),
             EValue::Tensor(unplanned(DType::Bool, &[])),
+            EValue::Tensor(TensorValue {
+                fully_qualified_name: Some("state".into()),
+                ..TensorValue::new(DType::F32, vec![2], TensorData::ExternalMutable { buffer: 1, offset: 8 })
+            }), // 18
         ],
         inputs: vec![0, 16],
         outputs: vec![3, 5],

@@ -119,12 +119,18 @@ impl Check<'_> {
         let Some(need) = tensor.checked_byte_len() else {
             return Err(PteError::TooLarge { place: place(), sizes: tensor.sizes.clone() });
         };
+        let named = || match tensor.fully_qualified_name.as_deref() {
+            None | Some("") => Err(PteError::ExternalWithoutName { place: place() }),
+            Some(_) => Ok(()),
+        };
         match &tensor.data {
             TensorData::Unplanned => Ok(()),
-            TensorData::External => match tensor.fully_qualified_name.as_deref() {
-                None | Some("") => Err(PteError::ExternalWithoutName { place: place() }),
-                Some(_) => Ok(()),
-            },
+            TensorData::External => named(),
+            TensorData::ExternalMutable { buffer, offset } => {
+                named()?;
+                self.planned(*buffer, *offset, need as u64, &place)?;
+                aligned(*offset, tensor.dtype, &place)
+            }
             TensorData::Constant { index } => {
                 let blob = stored(&self.program.constants, *index, "constant", &place)?;
                 long_enough(blob, need, || format!("constant {index}"), &place)?;

@@ -229,13 +229,13 @@ fn tensor_value(value: &TensorValue) -> Fields<'_> {
         TensorData::External => {
             extra = Some(Fields::new().scalar(extra_tensor_info::LOCATION, location::TENSOR_EXTERNAL));
         }
+        TensorData::ExternalMutable { buffer, offset } => {
+            fields = fields.table(tensor::ALLOCATION_INFO, allocation_details(*buffer, *offset));
+            extra = Some(Fields::new().scalar(extra_tensor_info::LOCATION, location::TENSOR_EXTERNAL));
+        }
         TensorData::Constant { index } => fields = fields.scalar(tensor::DATA_BUFFER_IDX, *index),
         TensorData::Planned { buffer, offset, initial } => {
-            let details = Fields::new()
-                .scalar(allocation::MEMORY_ID, *buffer)
-                .scalar(allocation::MEMORY_OFFSET_LOW, *offset as u32)
-                .scalar(allocation::MEMORY_OFFSET_HIGH, (*offset >> 32) as u32);
-            fields = fields.table(tensor::ALLOCATION_INFO, details);
+            fields = fields.table(tensor::ALLOCATION_INFO, allocation_details(*buffer, *offset));
             if let Some((segment, index)) = initial {
                 fields = fields.scalar(tensor::DATA_BUFFER_IDX, *index);
                 extra = Some(Fields::new().scalar(extra_tensor_info::MUTABLE_DATA_SEGMENTS_IDX, u64::from(*segment)));
@@ -249,6 +249,13 @@ fn tensor_value(value: &TensorValue) -> Fields<'_> {
         Some(extra) => fields.table(tensor::EXTRA_TENSOR_INFO, extra),
         None => fields,
     }
+}
+
+fn allocation_details(buffer: u32, offset: u64) -> Fields<'static> {
+    Fields::new()
+        .scalar(allocation::MEMORY_ID, buffer)
+        .scalar(allocation::MEMORY_OFFSET_LOW, offset as u32)
+        .scalar(allocation::MEMORY_OFFSET_HIGH, (offset >> 32) as u32)
 }
 
 fn chain(item: &Chain) -> Fields<'_> {

@@ -76,8 +76,12 @@ pub struct LookaheadConfig {
 /// Choices for the life of a runner.
 #[derive(Debug, Clone, Default)]
 pub struct RunnerOptions {
-    /// `None`: hybrid when the program has `prefill_forward`, else kv.
+    /// Of a static program. `None`: hybrid when the program has `prefill_forward`, else kv.
     pub eval_mode: Option<EvalMode>,
+    /// The method of a `forward(tokens, input_pos)` program that processes prompts, and decodes where the program has no
+    /// method `decode`. `Some` says that the program is of this kind, as an `eval_mode` says that it is not. `None`:
+    /// `forward`, or `prefill`.
+    pub method_name: Option<String>,
     /// How the cache is updated.
     pub kv_updater: KvUpdater,
     /// Upstream's `--decoder_model_version` (`llama2`, `llama3`, …): end tokens, chat template. `None`: `llama2`.
@@ -114,6 +118,8 @@ pub struct GenerationConfig {
     pub ignore_eos: bool,
     /// Beginning-of-sequence tokens in front of a text prompt at position 0. Later turns get none.
     pub num_bos: usize,
+    /// End-of-sequence tokens behind a text prompt.
+    pub num_eos: usize,
 }
 
 impl Default for GenerationConfig {
@@ -127,6 +133,7 @@ impl Default for GenerationConfig {
             seed: 0,
             ignore_eos: false,
             num_bos: 1,
+            num_eos: 0,
         }
     }
 }

@@ -1,23 +1,30 @@
 //! DecoderRunner: the module and the arena it runs on. It knows methods, bindings and time, and nothing of what the
 //! tensors hold.
 
+use super::config::EvalMode;
+use super::error::RunnerError;
 use super::io::MethodIo;
 use super::logits::LogitsFormat;
+use super::text;
 use crate::error::{Context, Error, Result, Status};
-use crate::runtime::{IoArena, IoSlice, MethodId, Module, Value};
-use crate::tensor::Encoding;
+use crate::runtime::{IoArena, IoSlice, MethodId, Module, Profile, Value};
+use crate::tensor::{Dims, Encoding};
 use std::time::{Duration, Instant};
 
-/// Loads method `name` and finds out what its tensors are for.
-pub(crate) fn load_method(module: &mut dyn Module, name: &str) -> Result<MethodIo> {
+/// Loads method `name` for `mode` and finds out what its tensors are for.
+pub(crate) fn load_method(module: &mut dyn Module, name: &str, mode: EvalMode) -> Result<MethodIo> {
     let id = module.load_method(name).with_context(|| format!("loading method {name}"))?;
+    if text::is_text(module.method_info(id)) {
+        let signature = text::describe(module.method_info(id));
+        return Err(RunnerError::TextMethod { signature, mode }.into());
+    }
     let mut io = MethodIo::resolve(id, module.method_info(id))?;
     io.format = LogitsFormat { encoding: logits_encoding(module)?.or(io.format.encoding), ..io.format };
     Ok(io)
 }
 
 /// What the program says of its logits: `get_logits_scale`, `get_logits_zero_point`.
-fn logits_encoding(module: &mut dyn Module) -> Result<Option<Encoding>> {
+pub(crate) fn logits_encoding(module: &mut dyn Module) -> Result<Option<Encoding>> {
     let Some(Value::Double(scale)) = constant(module, "get_logits_scale")?.pop() else { return Ok(None) };
     let zero_point = constant_ints(module, "get_logits_zero_point")?.first().copied().unwrap_or(0);
     match (scale as f32, i32::try_from(zero_point)) {
@@ -30,7 +37,7 @@ fn logits_encoding(module: &mut dyn Module) -> Result<Option<Encoding>> {
 }
 
 /// The outputs of constant method `name`; none when the program lacks it.
-fn constant(module: &mut dyn Module, name: &str) -> Result<Vec<Value>> {
+pub(crate) fn constant(module: &mut dyn Module, name: &str) -> Result<Vec<Value>> {
     let values = module.constant(name).with_context(|| format!("reading {name}"))?;
     Ok(values.unwrap_or_default())
 }
@@ -62,6 +69,23 @@ impl DecoderRunner {
 
     pub fn bind_output(&mut self, method: MethodId, index: usize, slice: IoSlice) -> Result<()> {
         self.module.bind_output(method, index, &self.arena, slice)
+    }
+
+    pub fn resize_input(&mut self, method: MethodId, index: usize, dims: &[usize]) -> Result<()> {
+        self.module.resize_input(method, index, dims)
+    }
+
+    /// Sizes and bytes of an output of the last step.
+    pub fn output(&self, method: MethodId, index: usize) -> Result<(Dims, &[u8])> {
+        self.module.output(method, index, &self.arena)
+    }
+
+    pub fn set_profiling(&mut self, on: bool) {
+        self.module.set_profiling(on);
+    }
+
+    pub fn take_profile(&mut self) -> Option<Profile> {
+        self.module.take_profile()
     }
 
     /// Runs a method once.

@@ -10,8 +10,35 @@ use crate::tokenizer::TokenId;
 pub enum RunnerError {
     #[error("eval_mode {} ({}) needs method {needs}; the file has: {present}{hint}", *.mode as i32, .mode.name())]
     MethodMissing { mode: EvalMode, needs: &'static str, present: String, hint: &'static str },
-    #[error("the file has no language model's method (forward, kv_forward, prefill_forward); it has: {present}")]
+    #[error(
+        "the file has no language model's method (forward, prefill, kv_forward, prefill_forward); it has: {present}"
+    )]
     NoMethod { present: String },
+    #[error("the file has no method {asked}; it has: {present}{hint}")]
+    NoSuchMethod { asked: String, present: String, hint: &'static str },
+    #[error("a method_name is for forward(tokens, input_pos) programs, an eval_mode for static ones: give one of them")]
+    MethodAndMode,
+    #[error(
+        "{signature} is a step of a static llama program, with its mask, keys and values among the inputs: an eval_mode \
+         runs it, not a method_name"
+    )]
+    StaticMethod { signature: String },
+    #[error(
+        "{signature} is of a forward(tokens, input_pos) program, which keeps its keys and values to itself: it runs \
+         without an eval_mode, not in {} ({})", *.mode as i32, .mode.name()
+    )]
+    TextMethod { signature: String, mode: EvalMode },
+    #[error("the program states {stated} as {name}")]
+    StatedLength { name: &'static str, stated: i64 },
+    #[error("the program states no length of its context (get_max_context_len or get_max_seq_len)")]
+    NoContextLength,
+    #[error(
+        "method {method} reads exactly {tokens} tokens in each call, has no cache and gives the logits of the last one \
+         alone: a context of another length has none"
+    )]
+    WholeContextRow { method: String, tokens: usize },
+    #[error("method {method} takes exactly {tokens} tokens a call, and no method takes one: nothing can decode")]
+    NoSingleToken { method: String, tokens: usize },
     #[error(
         "the context holds {have} tokens and the prompt adds {need}: at most {limit} fit (context length or seq_len)"
     )]
@@ -55,12 +82,20 @@ impl From<RunnerError> for Error {
     fn from(error: RunnerError) -> Self {
         use RunnerError::*;
         let status = match error {
-            MethodMissing { .. } | NoMethod { .. } => Status::NotFound,
+            MethodMissing { .. } | NoMethod { .. } | NoSuchMethod { .. } => Status::NotFound,
+            StatedLength { .. } | NoContextLength => Status::InvalidProgram,
             ContextExceeded { .. } => Status::ContextExceeded,
             OnlyAtStart { .. } | Poisoned => Status::InvalidState,
-            SharedBuffer | NoLogitsScale | LookaheadNeedsCache => Status::NotSupported,
+            SharedBuffer
+            | NoLogitsScale
+            | LookaheadNeedsCache
+            | StaticMethod { .. }
+            | TextMethod { .. }
+            | WholeContextRow { .. }
+            | NoSingleToken { .. } => Status::NotSupported,
             TooLarge => Status::MemoryAllocationFailed,
             EmptyPrompt
+            | MethodAndMode
             | TokenOutsideVocabulary { .. }
             | Temperature(_)
             | TopP(_)

@@ -8,7 +8,7 @@ use crate::tokenizer::TokenId;
 /// The logits that a token was chosen from, as the model wrote them.
 #[derive(Debug, Clone, Copy)]
 pub struct LogitsRow<'a> {
-    /// `u16`, `u8` or `f32`.
+    /// `u16`, `u8`, `f32`, `f16` or `bf16`.
     pub dtype: DType,
     /// Raw little-endian bytes of one row, `[vocab]`.
     pub bytes: &'a [u8],

@@ -25,8 +25,6 @@ use std::fmt;
 pub enum IoError {
     #[error("method {method}: {place} is no tensor")]
     NotATensor { method: String, place: Place },
-    #[error("method {method}: {place} lies in planned memory, the runner must bind it")]
-    Planned { method: String, place: Place },
     #[error("method {method} has no {role}, {wanted}")]
     Missing { method: String, role: &'static str, wanted: String },
     #[error("method {method}: {place} is {found}, not {wanted}")]
@@ -194,7 +192,6 @@ impl Resolver<'_> {
         place: impl Fn(usize) -> Place,
     ) -> Result<Tensors<'i>, IoError> {
         let tensor = |(index, info): (usize, &'i Option<TensorInfo>)| match info {
-            Some(info) if info.planned => Err(IoError::Planned { method: self.method.into(), place: place(index) }),
             Some(info) => Ok((index, info)),
             None => Err(IoError::NotATensor { method: self.method.into(), place: place(index) }),
         };
@@ -378,7 +375,7 @@ fn mask_columns(ar: usize, info: &TensorInfo) -> Option<usize> {
 }
 
 /// The last two dimensions, if all others are 1.
-fn matrix(dims: &[usize]) -> Option<(usize, usize)> {
+pub(crate) fn matrix(dims: &[usize]) -> Option<(usize, usize)> {
     match dims {
         [outer @ .., rows, columns] if outer.iter().all(|&dim| dim == 1) => Some((*rows, *columns)),
         _ => None,

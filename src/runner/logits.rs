@@ -13,12 +13,12 @@ pub(crate) struct LogitsFormat {
 impl LogitsFormat {
     /// Whether logits of this type can be read.
     pub fn supports(dtype: DType) -> bool {
-        matches!(dtype, DType::U8 | DType::U16 | DType::Bits16 | DType::F32 | DType::F16)
+        matches!(dtype, DType::U8 | DType::U16 | DType::Bits16 | DType::F32 | DType::F16 | DType::BF16)
     }
 
     /// Whether real values are known: codes without an encoding are not enough for a distribution.
     pub fn has_reals(&self) -> bool {
-        matches!(self.dtype, DType::F32 | DType::F16) || self.encoding.is_some()
+        matches!(self.dtype, DType::F32 | DType::F16 | DType::BF16) || self.encoding.is_some()
     }
 
     /// The index of the largest logit of a row, the lowest of several. Scales are positive, so codes order as reals do.
@@ -46,6 +46,10 @@ impl LogitsFormat {
             DType::F16 => {
                 let halves: &[u16] = bytemuck::cast_slice(row);
                 reals.extend(halves.iter().map(|&bits| half::f16::from_bits(bits).to_f32()));
+            }
+            DType::BF16 => {
+                let halves: &[u16] = bytemuck::cast_slice(row);
+                reals.extend(halves.iter().map(|&bits| half::bf16::from_bits(bits).to_f32()));
             }
             _ => reals.extend(bytemuck::cast_slice::<u8, u16>(row).iter().map(|&code| decode(code))),
         }
@@ -121,5 +125,8 @@ mod tests {
         let f16s: Vec<u8> = [-1.5f32, 7.0].iter().flat_map(|&real| half::f16::from_f32(real).to_le_bytes()).collect();
         format(DType::F16).reals(&f16s, &mut reals);
         assert_eq!((reals.as_slice(), format(DType::F16).argmax(&f16s)), ([-1.5, 7.0].as_slice(), 1));
+        let bf16s: Vec<u8> = [-1.5f32, 7.0].iter().flat_map(|&real| half::bf16::from_f32(real).to_le_bytes()).collect();
+        format(DType::BF16).reals(&bf16s, &mut reals);
+        assert_eq!((reals.as_slice(), format(DType::BF16).argmax(&bf16s)), ([-1.5, 7.0].as_slice(), 1));
     }
 }

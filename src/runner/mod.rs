@@ -1,6 +1,9 @@
 //! The runner, in the five parts of the upstream refactor (PR 10578): DecoderRunner, PromptProcessor, TokenGenerator,
 //! KvManager, BufferAlloc.
 //!
+//! They run static programs, whose mask, keys and values go through the runner. Programs of the other kind,
+//! `forward(tokens, input_pos)`, are run by `text`; `loaded` tells the two apart.
+//!
 //! `session` is what callers see. A turn goes through `prompt_processor`, then through `token_generator` or
 //! `lookahead`; all three drive a `stage` (one method with its buffers), sample with `sampler` and report through
 //! `turn`. `model` loads the methods, `io` finds out what their tensors are for.
@@ -14,6 +17,7 @@ mod event;
 mod family;
 mod io;
 pub mod kv_manager;
+mod loaded;
 mod logits;
 mod lookahead;
 mod model;
@@ -22,6 +26,7 @@ mod sampler;
 mod session;
 mod stage;
 mod stats;
+mod text;
 mod token_generator;
 mod turn;
 

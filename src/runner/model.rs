@@ -38,7 +38,7 @@ impl Model {
     /// Loads the methods that the mode needs and allocates every buffer.
     pub fn load(mut module: Box<dyn Module>, options: &RunnerOptions) -> Result<Self> {
         let plan = MethodPlan::choose(&module.method_names(), options.eval_mode)?;
-        let mut load = |name: Option<&str>| name.map(|name| load_method(&mut *module, name)).transpose();
+        let mut load = |name: Option<&str>| name.map(|name| load_method(&mut *module, name, plan.mode)).transpose();
         let (mut prefill, mut decode) = (load(plan.prefill)?, load(plan.decode)?);
         if decode.as_ref().is_some_and(|io| io.cache_len().is_none()) {
             // A method that reads the whole context cannot continue: it makes the first token, like a prefill.
@@ -103,6 +103,11 @@ impl Model {
     }
 }
 
+/// Whether one of the names is that of a static program's method and of no other.
+pub(crate) fn has_method(names: &[String]) -> bool {
+    names.iter().any(|name| name == DECODE[0] || name == PREFILL)
+}
+
 /// Which methods a mode uses.
 #[derive(Debug, PartialEq)]
 struct MethodPlan {
@@ -135,7 +140,7 @@ fn missing(names: &[String], mode: EvalMode, needs: &'static str, hint: &'static
 }
 
 /// The methods of a program without its constants, which would bury the ones that matter.
-fn present(names: &[String]) -> String {
+pub(crate) fn present(names: &[String]) -> String {
     let metadata = |name: &&String| ["get_", "use_", "enable_"].iter().any(|prefix| name.starts_with(prefix));
     let methods: Vec<&str> = names.iter().filter(|name| !metadata(name)).map(String::as_str).collect();
     if methods.is_empty() { "no method".to_owned() } else { methods.join(", ") }

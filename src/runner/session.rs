@@ -4,21 +4,21 @@ use super::config::{EvalMode, GenerationConfig, Prompt, RunnerOptions};
 use super::error::RunnerError;
 use super::event::{FinishReason, Generation, TokenEvent};
 use super::family::{CacheMode, Family};
-use super::lookahead::Lookahead;
-use super::model::Model;
-use super::prompt_processor::process_prompt;
+use super::loaded::Loaded;
 use super::sampler::Sampler;
 use super::stats::{Stats, now_ms};
-use super::token_generator;
 use super::turn::Turn;
 use crate::error::Result;
-use crate::runtime::Module;
+use crate::runtime::{Module, Profile};
 use crate::tokenizer::{Specials, TokenId, Tokenizer};
 use crate::{log_info, log_warning};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// Most tokens that a turn takes memory for before they come.
+const MAX_EXPECTED: usize = 1 << 16;
 
 /// Stops a runner from another thread: at the next token or prefill block.
 #[derive(Debug, Clone, Default)]
@@ -33,8 +33,7 @@ impl Canceller {
 
 /// A model, its KV cache and its place in the context.
 pub struct Runner {
-    model: Model,
-    lookahead: Option<Lookahead>,
+    loaded: Loaded,
     sampler: Sampler,
     tokenizer: Arc<dyn Tokenizer>,
     eos_ids: Vec<TokenId>,
@@ -49,30 +48,21 @@ impl Runner {
     pub fn load(module: Box<dyn Module>, tokenizer: Arc<dyn Tokenizer>, options: RunnerOptions) -> Result<Self> {
         let load_start_ms = options.load_started_ms.unwrap_or_else(now_ms);
         let family = Family::from_name(options.decoder_model_version.as_deref().unwrap_or("llama2"))?;
-        if options.eval_mode == Some(EvalMode::Lookahead) && options.lookahead.is_none() {
-            return Err(RunnerError::LookaheadUnset.into());
-        }
-        let model = Model::load(module, &options)?;
-        let lookahead = match (model.mode, options.lookahead, &model.decode) {
-            (EvalMode::Lookahead, Some(config), Some(decode)) => Some(Lookahead::new(config, decode.ar())?),
-            (EvalMode::Lookahead, ..) => return Err(RunnerError::LookaheadNeedsCache.into()),
-            _ => None,
-        };
-        if family.cache_mode == CacheMode::Hybrid && !model.is_windowed() {
+        let loaded = Loaded::load(module, &options)?;
+        if family.cache_mode == CacheMode::Hybrid && loaded.eval_mode().is_some() && !loaded.is_windowed() {
             log_warning!("{} models have a mask for windowed layers, this program has none", family.name);
         }
-        let eos_ids = eos_ids(&*tokenizer, &model, family, &options.extra_eos);
+        let eos_ids = eos_ids(&*tokenizer, loaded.eos_ids(), family, &options.extra_eos);
         log_info!(
-            "runner: {} mode, context {}, vocabulary {}, {} cache tensors, end tokens {eos_ids:?}",
-            model.mode.name(),
-            model.context_len,
-            model.vocab,
-            model.kv.tensor_count()
+            "runner: {}, context {}, vocabulary {}, end tokens {eos_ids:?}",
+            loaded.describe(),
+            loaded.context_len(),
+            loaded.vocab()
         );
-        let sampler = Sampler::new(model.logits);
+        let sampler = Sampler::new(loaded.logits());
         let load_ms = [load_start_ms, now_ms()];
         let canceller = Canceller::default();
-        Ok(Self { model, lookahead, sampler, tokenizer, eos_ids, canceller, poisoned: false, load_ms })
+        Ok(Self { loaded, sampler, tokenizer, eos_ids, canceller, poisoned: false, load_ms })
     }
 
     /// Runs one turn. `on_token` is called for each token as it is made and may stop the turn.
@@ -113,13 +103,14 @@ impl Runner {
     ) -> Result<Generation> {
         let inference_start_ms = now_ms();
         self.sampler.begin(config);
-        self.model.decoder.take_execution_time();
-        let expected = seq_len - self.model.kv.len() - prompt.len();
+        self.loaded.decoder().take_execution_time();
+        // Programs state their context length, so it is no measure of what to take at once.
+        let expected = (seq_len - self.position() - prompt.len()).min(MAX_EXPECTED);
         let mut turn = Turn {
             config,
             prompt: &prompt,
             seq_len,
-            context_len: self.model.context_len,
+            context_len: self.loaded.context_len(),
             tokenizer: &*self.tokenizer,
             eos_ids: &self.eos_ids,
             sampler: &mut self.sampler,
@@ -128,12 +119,11 @@ impl Runner {
             tokens: Vec::with_capacity(expected),
             sampling: Duration::ZERO,
         };
-        let end = process_prompt(&mut self.model, &mut turn)?;
+        let end = self.loaded.prefill(&mut turn)?;
         let prompt_eval_end_ms = now_ms();
-        let finish_reason = match (end, &mut self.lookahead) {
-            (Some(reason), _) => reason,
-            (None, Some(lookahead)) => lookahead.generate(&mut self.model, &mut turn)?,
-            (None, None) => token_generator::generate(&mut self.model, &mut turn)?,
+        let finish_reason = match end {
+            Some(reason) => reason,
+            None => self.loaded.generate(&mut turn)?,
         };
         let Turn { tokens, sampling, .. } = turn;
         let stats = Stats {
@@ -144,43 +134,56 @@ impl Runner {
             first_token_ms: prompt_eval_end_ms,
             inference_end_ms: now_ms(),
             aggregate_sampling_time_ms: sampling.as_millis() as i64,
-            aggregate_model_execution_time_ms: self.model.decoder.take_execution_time().as_millis() as i64,
+            aggregate_model_execution_time_ms: self.loaded.decoder().take_execution_time().as_millis() as i64,
             num_prompt_tokens: prompt.len() as i64,
             num_generated_tokens: tokens.len().saturating_sub(1) as i64,
         };
         if matches!(finish_reason, FinishReason::SeqLen | FinishReason::ContextFull) {
-            log_warning!("the turn ended at {} tokens without an end token", self.model.kv.len() + 1);
+            log_warning!("the turn ended at {} tokens without an end token", self.position() + 1);
         }
         Ok(Generation { prompt_tokens: prompt, tokens, finish_reason, stats })
     }
 
     /// Forgets the context: position 0, empty cache.
     pub fn reset(&mut self) {
-        self.model.reset();
-        if let Some(lookahead) = &mut self.lookahead {
-            lookahead.reset();
-        }
+        self.loaded.reset();
         self.poisoned = false;
     }
 
     /// Tokens in the context. The last token of a turn is not among them.
     pub fn position(&self) -> usize {
-        self.model.kv.len()
+        self.loaded.position()
     }
 
     /// Most tokens that the context can hold.
     pub fn context_len(&self) -> usize {
-        self.model.context_len
+        self.loaded.context_len()
     }
 
     /// Size of a row of logits.
     pub fn vocab_size(&self) -> usize {
-        self.model.vocab
+        self.loaded.vocab()
     }
 
-    /// The mode, as asked or as chosen from the program's methods.
-    pub fn eval_mode(&self) -> EvalMode {
-        self.model.mode
+    /// The mode of a static program, as asked or as chosen from its methods; `None` for a `forward(tokens, input_pos)`
+    /// program, which has no modes.
+    pub fn eval_mode(&self) -> Option<EvalMode> {
+        self.loaded.eval_mode()
+    }
+
+    /// What was loaded, in one line: the mode, or the methods with their shapes.
+    pub fn describe(&self) -> String {
+        self.loaded.describe()
+    }
+
+    /// Begins or ends to record where the time of executions goes.
+    pub fn set_profiling(&mut self, on: bool) {
+        self.loaded.decoder().set_profiling(on);
+    }
+
+    /// What was recorded since the last call; `None` when nothing is recorded or the module cannot.
+    pub fn take_profile(&mut self) -> Option<Profile> {
+        self.loaded.decoder().take_profile()
     }
 
     /// The tokens that end a generation.
@@ -203,7 +206,7 @@ impl Runner {
             Prompt::Text("") => return Err(RunnerError::EmptyPrompt.into()),
             Prompt::Text(text) => {
                 let bos = if self.position() == 0 { config.num_bos } else { 0 };
-                let tokens = self.tokenizer.encode(text, Specials { bos, eos: 0 })?;
+                let tokens = self.tokenizer.encode(text, Specials { bos, eos: config.num_eos })?;
                 if let (&[first, second, ..], Some(bos)) = (tokens.as_slice(), self.tokenizer.bos())
                     && (first, second) == (bos, bos)
                 {
@@ -213,7 +216,7 @@ impl Runner {
             }
             Prompt::Tokens(tokens) => tokens.to_vec(),
         };
-        let vocab = self.model.vocab;
+        let vocab = self.loaded.vocab();
         match tokens.iter().enumerate().find(|&(_, &token)| token >= vocab as u64) {
             _ if tokens.is_empty() => Err(RunnerError::EmptyPrompt.into()),
             Some((index, &token)) => Err(RunnerError::TokenOutsideVocabulary { index, token, vocab }.into()),
@@ -222,7 +225,7 @@ impl Runner {
     }
 
     fn seq_len(&self, config: &GenerationConfig) -> usize {
-        let context_len = self.model.context_len;
+        let context_len = self.context_len();
         if config.seq_len > context_len {
             log_warning!("seq_len {} is above the context length and clamped to {context_len}", config.seq_len);
         }
@@ -234,10 +237,10 @@ impl Runner {
 
     fn check_length(&self, need: usize, seq_len: usize) -> Result<(), RunnerError> {
         let have = self.position();
-        if self.model.decode.is_none() && have > 0 {
+        if self.loaded.starts_only() && have > 0 {
             return Err(RunnerError::OnlyAtStart { position: have });
         }
-        let limit = self.model.prompt_limit().min(seq_len - 1);
+        let limit = self.loaded.prompt_limit().min(seq_len - 1);
         if need > limit.saturating_sub(have) {
             return Err(RunnerError::ContextExceeded { have, need, limit });
         }
@@ -246,9 +249,9 @@ impl Runner {
 }
 
 /// The tokenizer's end tokens, the program's, the family's and the caller's.
-fn eos_ids(tokenizer: &dyn Tokenizer, model: &Model, family: &Family, extra: &[TokenId]) -> Vec<TokenId> {
+fn eos_ids(tokenizer: &dyn Tokenizer, stated: &[i64], family: &Family, extra: &[TokenId]) -> Vec<TokenId> {
     let mut ids = tokenizer.eos().to_vec();
-    ids.extend(model.eos_ids.iter().filter_map(|&id| TokenId::try_from(id).ok()));
+    ids.extend(stated.iter().filter_map(|&id| TokenId::try_from(id).ok()));
     ids.extend(family.end_tokens.iter().filter_map(|piece| tokenizer.id_of(piece)));
     ids.extend_from_slice(extra);
     ids.sort_unstable();

@@ -171,7 +171,7 @@ impl Stage {
 
 /// Writes `values` to the first elements of an i32 or i64 tensor. Tokens and positions are below 2^31: they index a
 /// table and a context that are in memory.
-fn write_ints(arena: &mut IoArena, dtype: DType, place: IoSlice, values: impl Iterator<Item = i64>) {
+pub(crate) fn write_ints(arena: &mut IoArena, dtype: DType, place: IoSlice, values: impl Iterator<Item = i64>) {
     if dtype == DType::I64 {
         arena.typed_mut::<i64>(place).iter_mut().zip(values).for_each(|(to, value)| *to = value);
     } else {

@@ -90,8 +90,14 @@ pub enum RuntimeError {
     InitialTooShort { have: usize, need: usize },
     #[error("constant {index} has {have} bytes, {need} are needed")]
     ConstantTooShort { index: u32, have: usize, need: usize },
-    #[error("its data is in an external file under the name {name:?}, which is not supported")]
+    #[error("its data is in an external file (.ptd) under the name {name:?}, and no file that was given has it")]
     ExternalData { name: String },
+    #[error("external data {name:?} is no tensor")]
+    ExternalNoTensor { name: String },
+    #[error("external data {name:?} is {have}, the program wants {want}")]
+    ExternalLayout { name: String, have: String, want: String },
+    #[error("external data {name:?} is there twice, with different contents")]
+    ExternalTwice { name: String },
     #[error("a delegate takes it, and nothing ever gives it memory")]
     Homeless,
 
@@ -172,7 +178,10 @@ impl RuntimeError {
             Self::Missing { missing, .. } if missing.operators.is_empty() => Status::BackendMissing,
             Self::Missing { .. } => Status::OperatorMissing,
             Self::PlannedTooLarge { .. } => Status::MemoryAllocationFailed,
-            Self::ExternalData { .. } => Status::NotSupported,
+            Self::ExternalData { .. } => Status::NotFound,
+            Self::ExternalNoTensor { .. } | Self::ExternalLayout { .. } | Self::ExternalTwice { .. } => {
+                Status::InvalidExternalData
+            }
             Self::RetypedArgMissing { .. } | Self::RetypedNotTensor { .. } => Status::DelegateInvalidCompatibility,
             Self::NoSuchMethodId(_)
             | Self::NoSuchSlot { .. }

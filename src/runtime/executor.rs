@@ -4,10 +4,12 @@ use super::delegate::Delegate;
 use super::error::RuntimeError;
 use super::kernel::Kernel;
 use super::kernel_args::KernelArgs;
+use super::profile::{ProfileKind, Recorder, Work};
 use super::value::Value;
 use crate::error::{Error, Result};
 use crate::tensor::DType;
 use std::fmt::Write;
+use std::time::Instant;
 
 /// Most instructions of one `execute`. Jumps may go backwards, so a damaged program could loop for ever; the longest
 /// real methods run some thousand instructions.
@@ -47,18 +49,36 @@ pub(super) struct Executor {
 
 impl Executor {
     /// Runs all chains once. Indices in the steps were checked when they were made.
-    pub(super) fn run(&mut self, method: &str, values: &mut [Value]) -> Result<()> {
-        let Self { chains, delegates, .. } = self;
+    pub(super) fn run(
+        &mut self,
+        method: &str,
+        values: &mut [Value],
+        mut recorder: Option<&mut Recorder>,
+    ) -> Result<()> {
+        let Self { chains, delegates, operator_names, delegate_ids } = self;
         let mut left = MAX_INSTRUCTIONS;
         for (chain, steps) in chains.iter().enumerate() {
             let mut at = 0;
             while let Some(step) = steps.get(at) {
                 let done = if left == 0 { Err(RuntimeError::StepLimit(MAX_INSTRUCTIONS).into()) } else { Ok(()) };
-                match done.and_then(|()| execute(step, delegates, values)) {
-                    Ok(None) => at += 1,
-                    Ok(Some(destination)) => at = destination,
+                let began = recorder.is_some().then(Instant::now);
+                let next = match done.and_then(|()| execute(step, delegates, values)) {
+                    Ok(next) => next.unwrap_or(at + 1),
                     Err(error) => return Err(self.explain(method, chain, at, values, error)),
+                };
+                if let (Some(began), Some(recorder)) = (began, &mut recorder) {
+                    let work = |kind, name| Work { kind, name, method, instruction: Some(at) };
+                    match step {
+                        Step::Kernel { operator, .. } => {
+                            recorder.record(work(ProfileKind::Operator, &operator_names[*operator as usize]), began);
+                        }
+                        Step::Delegate { delegate, .. } => {
+                            recorder.record(work(ProfileKind::Delegate, &delegate_ids[*delegate as usize]), began);
+                        }
+                        _ => {}
+                    }
                 }
+                at = next;
                 left -= 1;
             }
         }

@@ -4,8 +4,9 @@ use super::binding::{Bindings, Home, Slot};
 use super::delegate::{Backend, BackendRegistry, Delegate, DelegateInit};
 use super::error::{Missing, RuntimeError};
 use super::executor::{Executor, Expected, Step};
+use super::external::External;
 use super::kernel::{Kernel, KernelRegistry};
-use super::memory::{ConstantCopies, Memory};
+use super::memory::{Common, Memory};
 use super::method::Method;
 use super::module::{MethodInfo, TensorInfo};
 use super::retype;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 /// What methods are made from.
 pub(super) struct Loader<'a> {
     pub(super) program: &'a Arc<Program>,
+    pub(super) external: &'a External,
     pub(super) kernels: &'a KernelRegistry,
     pub(super) backends: &'a BackendRegistry,
 }
@@ -28,19 +30,19 @@ type Resolved<'a> = (Vec<Kernel>, Vec<&'a Arc<dyn Backend>>);
 
 impl Loader<'_> {
     /// Loads a method of the program.
-    pub(super) fn load(&self, plan: &ExecutionPlan, copies: &mut ConstantCopies) -> Result<Method> {
-        self.load_plan(plan, copies).with_context(|| format!("loading method {}", plan.name))
+    pub(super) fn load(&self, plan: &ExecutionPlan, common: &mut Common) -> Result<Method> {
+        self.load_plan(plan, common).with_context(|| format!("loading method {}", plan.name))
     }
 
-    fn load_plan(&self, plan: &ExecutionPlan, copies: &mut ConstantCopies) -> Result<Method> {
+    fn load_plan(&self, plan: &ExecutionPlan, common: &mut Common) -> Result<Method> {
         check_indices(plan)?;
         let (kernels, backends) = self.resolve(plan)?;
-        let mut memory = Memory::new(self.program, plan)?;
+        let mut memory = Memory::new(self.program, plan, common)?;
         let mut values = Vec::with_capacity(plan.values.len());
         for (index, value) in plan.values.iter().enumerate() {
             let value = match value {
                 EValue::Tensor(value) => {
-                    let tensor = memory.tensor(value, copies);
+                    let tensor = memory.tensor(value, self.external, common);
                     Value::Tensor(tensor.with_context(|| retype::describe(plan, index as u32))?)
                 }
                 other => Value::from_program(other),
@@ -127,7 +129,7 @@ impl Loader<'_> {
                 index,
                 processed: &delegate.processed,
                 compile_specs: &delegate.compile_specs,
-                named_data: &self.program.named_data,
+                named_data: &self.external.named_data,
                 values,
                 args,
             };
@@ -262,7 +264,7 @@ fn home(plan: &ExecutionPlan, value: u32) -> Home {
     match &plan.values[value as usize] {
         EValue::Tensor(tensor) => match tensor.data {
             TensorData::Unplanned => Home::Arena,
-            TensorData::Planned { .. } => Home::Planned,
+            TensorData::Planned { .. } | TensorData::ExternalMutable { .. } => Home::Planned,
             TensorData::Constant { .. } | TensorData::External => Home::Constant,
         },
         _ => Home::NoTensor,

@@ -6,9 +6,11 @@ use super::executor::Executor;
 use super::io_arena::{IoArena, IoSlice};
 use super::memory::Memory;
 use super::module::MethodInfo;
+use super::profile::{ProfileKind, Recorder, Work};
 use super::value::Value;
 use crate::error::Result;
 use crate::tensor::Dims;
+use std::time::Instant;
 
 /// Made by `loader`.
 pub(super) struct Method {
@@ -48,10 +50,23 @@ impl Method {
         tensor.resize(dims)
     }
 
-    pub(super) fn execute(&mut self, arena: &mut IoArena) -> Result<()> {
+    pub(super) fn execute(&mut self, arena: &mut IoArena, recorder: Option<&mut Recorder>) -> Result<()> {
         self.bindings.check(arena, &self.values)?;
+        match recorder {
+            None => self.run(arena, None),
+            Some(recorder) => {
+                let began = Instant::now();
+                self.run(arena, Some(&mut *recorder))?;
+                let name = &self.info.name;
+                recorder.record(Work { kind: ProfileKind::Method, name, method: name, instruction: None }, began);
+                Ok(())
+            }
+        }
+    }
+
+    fn run(&mut self, arena: &mut IoArena, recorder: Option<&mut Recorder>) -> Result<()> {
         self.bindings.before(arena, &mut self.values)?;
-        self.executor.run(&self.info.name, &mut self.values)?;
+        self.executor.run(&self.info.name, &mut self.values, recorder)?;
         self.bindings.after(arena, &self.values)
     }
 

@@ -1,6 +1,7 @@
 //! What the runner runs on: a loaded program whose methods take and give tensors in an [`IoArena`].
 
 use super::io_arena::{IoArena, IoSlice};
+use super::profile::Profile;
 use super::value::Value;
 use crate::error::Result;
 use crate::tensor::{DType, Dims, Encoding, element_count};
@@ -76,6 +77,15 @@ pub trait Module: Send {
     /// Runs the method once.
     fn execute(&mut self, method: MethodId, arena: &mut IoArena) -> Result<()>;
 
-    /// Current sizes and bytes of output `index`, after an `execute`; works for planned outputs too.
+    /// Current sizes and bytes of output `index`, after an `execute`; works for planned outputs too. The bytes are
+    /// aligned to the element.
     fn output<'a>(&'a self, method: MethodId, index: usize, arena: &'a IoArena) -> Result<(Dims, &'a [u8])>;
+
+    /// Begins or ends to record where the time of executions goes. Does nothing where that cannot be recorded.
+    fn set_profiling(&mut self, _on: bool) {}
+
+    /// What was recorded since the last call; `None` when nothing is recorded.
+    fn take_profile(&mut self) -> Option<Profile> {
+        None
+    }
 }

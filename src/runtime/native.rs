@@ -2,15 +2,19 @@
 
 use super::delegate::BackendRegistry;
 use super::error::{RuntimeError, Side};
+use super::external::External;
 use super::io_arena::{IoArena, IoSlice};
 use super::kernel::KernelRegistry;
 use super::loader::Loader;
-use super::memory::ConstantCopies;
+use super::memory::Common;
 use super::method::Method;
 use super::module::{MethodId, MethodInfo, Module};
+use super::profile::{Profile, Recorder};
+use super::shared_buffers::kept_apart;
 use super::value::Value;
 use crate::error::Result;
-use crate::pte::{ExecutionPlan, Program};
+use crate::log_warning;
+use crate::pte::{ExecutionPlan, FlatTensor, Program};
 use crate::tensor::Dims;
 use std::sync::Arc;
 
@@ -22,23 +26,41 @@ use std::sync::Arc;
 /// * Inputs that are no tensors cannot be bound; they keep the program's value.
 /// * Slices of one method may overlap: that is not looked for, and the result is whatever order the instructions touch
 ///   the bytes in. Kernels of this crate refuse arguments that overlap their output.
+/// * Methods that place the same named mutable buffers at the same offsets of a planned buffer share that buffer: what
+///   one leaves in a cache the other finds there.
 /// * After an error from `execute` the method can be executed again; what its outputs hold is not defined.
 pub struct NativeModule {
     program: Arc<Program>,
     kernels: KernelRegistry,
     backends: BackendRegistry,
+    external: External,
     methods: Vec<Method>,
-    copies: ConstantCopies,
+    common: Common,
+    recorder: Option<Recorder>,
 }
 
 impl NativeModule {
     /// A module of `program`. Nothing is loaded yet; what a method lacks is reported when it is loaded.
     pub fn new(program: Program, kernels: KernelRegistry, backends: BackendRegistry) -> Result<Self> {
+        Self::with_data(program, Vec::new(), kernels, backends)
+    }
+
+    /// The same for a program whose weights, or some of them, are in external data files.
+    ///
+    /// # Errors
+    /// `InvalidProgram` for a program without methods, `InvalidExternalData` for a key with two meanings.
+    pub fn with_data(
+        program: Program,
+        data: Vec<FlatTensor>,
+        kernels: KernelRegistry,
+        backends: BackendRegistry,
+    ) -> Result<Self> {
         if program.plans.is_empty() {
             return Err(RuntimeError::NoMethods.into());
         }
-        let program = Arc::new(program);
-        Ok(Self { program, kernels, backends, methods: Vec::new(), copies: ConstantCopies::default() })
+        let external = External::new(&program, data)?;
+        let (program, methods, common) = (Arc::new(program), Vec::new(), Common::default());
+        Ok(Self { program, kernels, backends, external, methods, common, recorder: None })
     }
 
     fn method(&self, id: MethodId) -> Result<&Method> {
@@ -85,11 +107,17 @@ impl Module for NativeModule {
         if let Some(loaded) = self.methods.iter().position(|method| method.info.name == name) {
             return Ok(MethodId(loaded));
         }
-        let Some(plan) = self.program.plan(name) else {
+        let program = Arc::clone(&self.program);
+        let Some(plan) = program.plan(name) else {
             return Err(RuntimeError::NoSuchMethod { name: name.to_owned(), known: self.method_names() }.into());
         };
-        let loader = Loader { program: &self.program, kernels: &self.kernels, backends: &self.backends };
-        let method = loader.load(plan, &mut self.copies)?;
+        let Self { external, kernels, backends, common, .. } = self;
+        let method = Loader { program: &program, external, kernels, backends }.load(plan, common)?;
+        for other in self.methods.iter().filter_map(|method| self.program.plan(&method.info.name)) {
+            if let Some(buffer) = kept_apart(plan, other) {
+                log_warning!("methods {} and {} each have a {buffer} of their own", other.name, plan.name);
+            }
+        }
         self.methods.push(method);
         Ok(MethodId(self.methods.len() - 1))
     }
@@ -109,7 +137,7 @@ impl Module for NativeModule {
         }
         let id = self.load_method(name)?;
         let method = self.method_mut(id)?;
-        method.execute(&mut IoArena::new(0)?)?;
+        method.execute(&mut IoArena::new(0)?, None)?;
         let method = self.method(id)?;
         match self.program.plan(name) {
             Some(plan) => scalars(plan, &method.values).map(Some),
@@ -130,10 +158,19 @@ impl Module for NativeModule {
     }
 
     fn execute(&mut self, method: MethodId, arena: &mut IoArena) -> Result<()> {
-        self.method_mut(method)?.execute(arena)
+        let loaded = self.methods.get_mut(method.0).ok_or(RuntimeError::NoSuchMethodId(method.0))?;
+        loaded.execute(arena, self.recorder.as_mut())
     }
 
     fn output<'a>(&'a self, method: MethodId, index: usize, arena: &'a IoArena) -> Result<(Dims, &'a [u8])> {
         self.method(method)?.output(index, arena)
+    }
+
+    fn set_profiling(&mut self, on: bool) {
+        self.recorder = on.then(Recorder::new);
+    }
+
+    fn take_profile(&mut self) -> Option<Profile> {
+        self.recorder.as_mut().map(Recorder::take)
     }
 }

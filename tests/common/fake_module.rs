@@ -36,6 +36,8 @@ pub struct FakeModel {
     pub mask: DType,
     pub mask_rank: usize,
     pub logits: DType,
+    /// Whether the program has memory of its own for inputs and outputs.
+    pub planned: bool,
     /// Adds a second mask of this window, on which half of the hash depends.
     pub window: Option<usize>,
     /// Whether whole-context methods give keys and values.
@@ -60,6 +62,7 @@ impl Default for FakeModel {
             mask: DType::U16,
             mask_rank: 4,
             logits: DType::U16,
+            planned: false,
             window: None,
             whole_gives_cache: true,
             forced: BTreeMap::new(),
@@ -68,7 +71,7 @@ impl Default for FakeModel {
     }
 }
 
-fn mix(value: u64) -> u64 {
+pub fn mix(value: u64) -> u64 {
     let bits = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)
@@ -212,6 +215,9 @@ impl FakeMethod {
         if cache_len > 0 || model.whole_gives_cache {
             outputs.extend(caches(ar));
         }
+        for info in inputs.iter_mut().chain(&mut outputs).flatten() {
+            info.planned = model.planned;
+        }
         let unbound = |tensors: &[Option<TensorInfo>]| vec![None; tensors.len()];
         Self {
             ar,
@@ -256,7 +262,7 @@ impl FakeMethod {
     }
 }
 
-fn fault(message: impl Into<String>) -> Error {
+pub fn fault(message: impl Into<String>) -> Error {
     Error::new(Status::Internal, message)
 }
 

@@ -32,13 +32,15 @@ mod exit;
 mod gflags;
 #[path = "../shared/log_line.rs"]
 mod log_line;
+#[path = "../shared/output.rs"]
+mod output;
 #[path = "../shared/report.rs"]
 mod report;
+#[path = "../shared/trace.rs"]
+mod trace;
 
-mod output;
 mod prompts;
 mod settings;
-mod trace;
 mod turns;
 
 use llama_runner::base::log::Level;

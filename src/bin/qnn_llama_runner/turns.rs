@@ -7,7 +7,9 @@ use crate::{log_line, report, trace, warn};
 use llama_runner::base::log::Level;
 use llama_runner::builtin::{self, ProgramOptions};
 use llama_runner::error::Context;
-use llama_runner::runner::{FinishReason, Generation, GenerationConfig, Prompt, Runner, Stats, TokenEvent};
+use llama_runner::runner::{
+    FinishReason, Generation, GenerationConfig, Prompt, Runner, RunnerError, Stats, TokenEvent,
+};
 use llama_runner::tokenizer::{self, Specials, TokenId};
 use llama_runner::{Error, Result, Status};
 use std::io::Write;
@@ -40,12 +42,26 @@ pub fn run(settings: &Settings) -> Result<()> {
 
 fn load(settings: &Settings) -> Result<Runner> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
-    let options = ProgramOptions { qnn_lib_dir: settings.qnn_lib_dir.clone() };
+    let options = ProgramOptions { qnn_lib_dir: settings.qnn_lib_dir.clone(), ..ProgramOptions::default() };
     let module = builtin::open_program(&settings.model_path, &options)?;
     let tokenizer = tokenizer::load(&settings.tokenizer_path)?;
     let mut options = settings.runner.clone();
     options.load_started_ms = Some(started);
-    Runner::load(module, tokenizer, options).with_context(|| format!("loading {}", settings.model_path.display()))
+    let path = settings.model_path.display();
+    let loaded = Runner::load(module, tokenizer, options);
+    let is_text = match &loaded {
+        Ok(runner) => runner.eval_mode().is_none(),
+        Err(error) => matches!(error.find(), Some(RunnerError::TextMethod { .. })),
+    };
+    let runner = loaded.with_context(|| match is_text {
+        true => format!("{path} is a program for llama_main"),
+        false => format!("loading {path}"),
+    })?;
+    if is_text {
+        let why = format!("{path} is a program for llama_main: {}", runner.describe());
+        return Err(Error::new(Status::NotSupported, why));
+    }
+    Ok(runner)
 }
 
 /// What `--seq_len` means for a model with a context of `context_len` tokens; says so when it is not what was asked.

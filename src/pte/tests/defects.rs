@@ -229,9 +229,11 @@ fn dim_order_is_no_permutation() {
 
 #[test]
 fn external_tensor_without_name() {
-    for name in [None, Some(String::new())] {
-        let error = damaged_tensor(15, |tensor| tensor.fully_qualified_name = name);
-        assert_eq!(error, ExternalWithoutName { place: at_value(15) });
+    for index in [15, 18] {
+        for name in [None, Some(String::new())] {
+            let error = damaged_tensor(index, |tensor| tensor.fully_qualified_name = name);
+            assert_eq!(error, ExternalWithoutName { place: at_value(index) });
+        }
     }
 }
 
@@ -289,6 +291,8 @@ fn planned_tensor_past_its_buffer() {
     for offset in [24, u64::MAX - 3] {
         let error = damaged_tensor(3, |tensor| tensor.data = TensorData::Planned { buffer: 1, offset, initial: None });
         assert_eq!(error, PlannedOutside { place: at_value(3), buffer: 1, offset, need: 16, have: 36 });
+        let error = damaged_tensor(18, |tensor| tensor.data = TensorData::ExternalMutable { buffer: 1, offset: 32 });
+        assert_eq!(error, PlannedOutside { place: at_value(18), buffer: 1, offset: 32, need: 8, have: 36 });
     }
 }
 
@@ -296,6 +300,8 @@ fn planned_tensor_past_its_buffer() {
 fn planned_tensor_at_an_odd_offset() {
     let error = damaged_tensor(3, |tensor| tensor.data = TensorData::Planned { buffer: 1, offset: 18, initial: None });
     assert_eq!(error, Misaligned { place: at_value(3), offset: 18, size: 4 });
+    let error = damaged_tensor(18, |tensor| tensor.data = TensorData::ExternalMutable { buffer: 1, offset: 18 });
+    assert_eq!(error, Misaligned { place: at_value(18), offset: 18, size: 4 });
 }
 
 #[test]
@@ -324,10 +330,10 @@ fn list_items_out_of_range_or_of_the_wrong_kind() {
         assert_eq!(error, Kind { place: at_value(6), what: "list item", index: 7, expected });
     }
     for value in
-        [EValue::IntList(vec![18]), EValue::TensorList(vec![18]), EValue::OptionalTensorList(vec![None, Some(18)])]
+        [EValue::IntList(vec![19]), EValue::TensorList(vec![19]), EValue::OptionalTensorList(vec![None, Some(19)])]
     {
         let error = damaged_value(6, value);
-        assert_eq!(error, Index { place: at_value(6), what: "list item", index: 18, count: 18 });
+        assert_eq!(error, Index { place: at_value(6), what: "list item", index: 19, count: 19 });
     }
 }
 
@@ -344,10 +350,10 @@ fn negative_list_items() {
 
 #[test]
 fn method_inputs_and_outputs_out_of_range() {
-    let error = damaged(|program| program.plans[0].inputs[0] = 18);
-    assert_eq!(error, Index { place: at_method(), what: "input", index: 18, count: 18 });
-    let error = damaged(|program| program.plans[0].outputs[0] = 18);
-    assert_eq!(error, Index { place: at_method(), what: "output", index: 18, count: 18 });
+    let error = damaged(|program| program.plans[0].inputs[0] = 19);
+    assert_eq!(error, Index { place: at_method(), what: "input", index: 19, count: 19 });
+    let error = damaged(|program| program.plans[0].outputs[0] = 19);
+    assert_eq!(error, Index { place: at_method(), what: "output", index: 19, count: 19 });
     let error = damaged(|program| program.plans[0].outputs[0] = u32::MAX);
     assert_eq!(error, NotAnIndex { place: at_method(), what: "output", index: -1 });
 }
@@ -355,15 +361,15 @@ fn method_inputs_and_outputs_out_of_range() {
 #[test]
 fn instruction_arguments_out_of_range() {
     for (instruction, what) in [
-        (Instruction::Kernel { operator: 0, args: vec![18] }, "argument"),
-        (Instruction::Delegate { delegate: 0, args: vec![18] }, "argument"),
-        (Instruction::Move { from: 18, to: 0 }, "source"),
-        (Instruction::Move { from: 0, to: 18 }, "destination"),
-        (Instruction::JumpFalse { condition: 18, destination: 0 }, "condition"),
-        (Instruction::Free { value: 18 }, "value"),
+        (Instruction::Kernel { operator: 0, args: vec![19] }, "argument"),
+        (Instruction::Delegate { delegate: 0, args: vec![19] }, "argument"),
+        (Instruction::Move { from: 19, to: 0 }, "source"),
+        (Instruction::Move { from: 0, to: 19 }, "destination"),
+        (Instruction::JumpFalse { condition: 19, destination: 0 }, "condition"),
+        (Instruction::Free { value: 19 }, "value"),
     ] {
         let error = damaged_instruction(instruction);
-        assert_eq!(error, Index { place: at_instruction(), what, index: 18, count: 18 });
+        assert_eq!(error, Index { place: at_instruction(), what, index: 19, count: 19 });
     }
     // ExecuTorch has no absent arguments either: -1 is out of range there too.
     let error = damaged_instruction(Instruction::Kernel { operator: 0, args: vec![u32::MAX] });

@@ -197,7 +197,7 @@ impl Io {
                 dtype: tensor.dtype,
                 dims: tensor.sizes.clone(),
                 dynamic: tensor.dynamism != ShapeDynamism::Static,
-                planned: matches!(tensor.data, TensorData::Planned { .. }),
+                planned: matches!(tensor.data, TensorData::Planned { .. } | TensorData::ExternalMutable { .. }),
             },
             EValue::Null => Self::Other("null"),
             EValue::Int(_) => Self::Other("int"),

@@ -27,6 +27,8 @@ fn top5(row: &LogitsRow<'_>) -> Vec<(usize, String)> {
         DType::U16 | DType::Bits16 => {
             row.bytes.as_chunks().0.iter().map(|&code| f32::from(u16::from_le_bytes(code))).collect()
         }
+        DType::F16 => row.bytes.as_chunks().0.iter().map(|&code| half::f16::from_le_bytes(code).to_f32()).collect(),
+        DType::BF16 => row.bytes.as_chunks().0.iter().map(|&code| half::bf16::from_le_bytes(code).to_f32()).collect(),
         DType::F32 => row.bytes.as_chunks().0.iter().map(|&code| f32::from_le_bytes(code)).collect(),
         _ => Vec::new(),
     };
@@ -62,6 +64,11 @@ mod tests {
         let floats: Vec<u8> = [f32::NAN, -1.5, f32::INFINITY].iter().flat_map(|x| x.to_le_bytes()).collect();
         let row = LogitsRow { dtype: DType::F32, bytes: &floats };
         assert_eq!(top5(&row), [(2, "null".to_owned()), (1, "-1.5".to_owned())]);
+        let halves: Vec<u8> = [0.5f32, 2.0].iter().flat_map(|&x| half::bf16::from_f32(x).to_le_bytes()).collect();
+        assert_eq!(
+            top5(&LogitsRow { dtype: DType::BF16, bytes: &halves }),
+            [(1, "2".to_owned()), (0, "0.5".to_owned())]
+        );
         let row = LogitsRow { dtype: DType::U8, bytes: &[7, 200] };
         assert_eq!(top5(&row), [(1, "200".to_owned()), (0, "7".to_owned())]);
     }

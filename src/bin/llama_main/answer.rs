@@ -1,0 +1,110 @@
+//! One run of the program: load, warm up if asked, answer, report.
+
+use crate::output::OutputFile;
+use crate::settings::Settings;
+use crate::{log_line, profile, report, trace, warn};
+use llama_runner::base::log::Level;
+use llama_runner::builtin;
+use llama_runner::error::Context;
+use llama_runner::runner::{FinishReason, Generation, Prompt, Runner, RunnerError, RunnerOptions, TokenEvent};
+use llama_runner::{Error, Result, Status, tokenizer};
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Runs everything that `settings` ask for.
+pub fn run(settings: &Settings) -> Result<()> {
+    let mut trace = settings.trace_path.as_deref().map(OutputFile::open).transpose()?;
+    let mut profile = settings.profile_path.as_deref().map(OutputFile::open).transpose()?;
+    let mut runner = load(settings)?;
+    if settings.warmup {
+        let prompt = Prompt::Text(&settings.prompt);
+        let warm = runner.generate(prompt, &settings.generation, &mut |_| ControlFlow::Continue(()));
+        warm.with_context(|| "warming up")?;
+        runner.reset();
+    }
+    [&mut trace, &mut profile].into_iter().flatten().try_for_each(OutputFile::begin)?;
+    runner.set_profiling(profile.is_some());
+    let generation = answer(settings, &mut runner, &mut trace);
+    if let Some(file) = &mut profile {
+        // What a failed run did is of interest too.
+        match runner.take_profile() {
+            Some(recorded) => file.append(profile::chrome_trace(&recorded).as_bytes())?,
+            None => warn("this program records no profile"),
+        }
+    }
+    finish(settings, &runner, &generation?)
+}
+
+fn load(settings: &Settings) -> Result<Runner> {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+    let module = builtin::open_program(&settings.model_path, &settings.program)?;
+    let tokenizer = tokenizer::load(&settings.tokenizer_path)?;
+    let options = RunnerOptions {
+        method_name: Some(settings.method_name.clone()),
+        load_started_ms: Some(started),
+        ..RunnerOptions::default()
+    };
+    let path = settings.model_path.display();
+    Runner::load(module, tokenizer, options).map_err(|error| {
+        let is_static = match error.find() {
+            Some(RunnerError::StaticMethod { .. }) => true,
+            Some(RunnerError::NoSuchMethod { hint, .. }) => !hint.is_empty(),
+            _ => false,
+        };
+        error.context(match is_static {
+            true => format!("{path} is a program for qnn_llama_runner"),
+            false => format!("loading {path}"),
+        })
+    })
+}
+
+/// Streams the answer; the prompt is echoed with the first token, which proves that it was good.
+fn answer(settings: &Settings, runner: &mut Runner, trace: &mut Option<OutputFile>) -> Result<Generation> {
+    let mut echoed = false;
+    let mut written = Ok(());
+    let made = runner.generate(Prompt::Text(&settings.prompt), &settings.generation, &mut |event| {
+        written = (|| {
+            if !std::mem::replace(&mut echoed, true) {
+                print(settings.prompt.as_bytes())?;
+            }
+            show(event, trace)
+        })();
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    // What the callback failed on comes before what the runner made of the stop.
+    written?;
+    made
+}
+
+fn show(event: &TokenEvent<'_>, trace: &mut Option<OutputFile>) -> Result<()> {
+    print(event.piece)?;
+    trace.as_mut().map_or(Ok(()), |trace| trace.append(trace::line(0, event).as_bytes()))
+}
+
+/// The end of the text, upstream's report, and a warning when a limit that nobody set cut the answer.
+fn finish(settings: &Settings, runner: &Runner, made: &Generation) -> Result<()> {
+    let end = if made.finish_reason == FinishReason::Eos { "\n\n" } else { "\n" };
+    print(format!("{end}{}\n", report::observer_line(&made.stats)).as_bytes())?;
+    for (origin, text) in report::report_lines(&made.stats) {
+        log_line::write(Level::Info, &origin, &text);
+    }
+    let context = runner.context_len();
+    match made.finish_reason {
+        FinishReason::SeqLen => warn(&format!(
+            "the answer stopped at --seq_len {} without an end token: give --max_new_tokens for more",
+            settings.generation.seq_len
+        )),
+        FinishReason::ContextFull => {
+            warn(&format!("the answer stopped without an end token: the model's context of {context} tokens is full"));
+        }
+        FinishReason::Eos | FinishReason::Length | FinishReason::Cancelled => {}
+    }
+    Ok(())
+}
+
+fn print(bytes: &[u8]) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    written.map_err(|error| Error::new(Status::AccessFailed, format!("cannot write to stdout: {error}")))
+}
