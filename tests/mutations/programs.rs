@@ -241,10 +241,7 @@ fn spoil_tensor(rng: &mut Rng, tensor: &mut TensorInfo) {
                 .to_owned()
         }
         4 => tensor.version = rng.pick(&[0, 1, 3, u32::MAX]),
-        _ => {
-            tensor.quantization =
-                rng.pick(&[0, 1, 2, u32::MAX]).try_into().map_or(Quantization::None, Quantization::Other)
-        }
+        _ => tensor.quantization = Quantization::Other(rng.pick(&[0, 1, 2, u32::MAX])),
     }
 }
 
