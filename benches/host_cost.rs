@@ -18,7 +18,7 @@ use llama_runner::qnn::fake::Fake;
 use llama_runner::qnn::{LibraryOptions, QnnBackend, QnnOptions};
 use llama_runner::runner::buffer_alloc::{BufferAlloc, Memory};
 use llama_runner::runner::kv_manager::{CacheLimits, CacheShape, KvManager};
-use llama_runner::runner::{EvalMode, GenerationConfig, KvUpdater, Prompt, Runner, RunnerOptions};
+use llama_runner::runner::{EvalMode, GenerationConfig, KvUpdater, Prompt, Runner, RunnerOptions, TokenEvent};
 use llama_runner::runtime::{BackendRegistry, IoArena, IoSlice, MethodId, MethodInfo, Module, NativeModule, Value};
 use llama_runner::tensor::Dims;
 use llama_runner::tokenizer;
@@ -142,7 +142,7 @@ fn main() {
             let mut decoding = None;
             let mut inside_prefill = 0;
             let mut tokens = 0.0;
-            let mut on_token = |_: &_| {
+            let mut on_token = |_: &TokenEvent<'_>| {
                 if decoding.is_none() {
                     inside_prefill = nanoseconds.load(Ordering::Relaxed);
                     decoding = Some(Instant::now());

@@ -4,7 +4,7 @@ mod runtime_support;
 
 use llama_runner::Status;
 use llama_runner::pte::{Chain, EValue, Instruction};
-use llama_runner::runtime::{IoArena, MAX_INSTRUCTIONS, Module, Value};
+use llama_runner::runtime::{MAX_INSTRUCTIONS, Module, Value};
 use llama_runner::tensor::DType;
 use runtime_support::*;
 
