@@ -29,7 +29,7 @@ pub fn files() -> Box<dyn FnMut(u64) -> bool> {
     Box::new(move |seed| {
         let mut rng = Rng::new(seed);
         let subject = subjects.of(seed);
-        let mut bytes = subject.bytes.clone();
+        let mut bytes = subject.bytes.to_vec();
         damage(&mut rng, &mut bytes, subject.flatbuffer.clone());
         let path = dir.path().join("damaged.pte");
         std::fs::write(&path, &bytes).expect("a temporary file");
@@ -53,7 +53,7 @@ pub fn contents() -> Box<dyn FnMut(u64) -> bool> {
             }
         }
         let path = dir.path().join("sound.pte");
-        std::fs::write(&path, &subject.bytes).expect("a temporary file");
+        std::fs::write(&path, &subject.bytes[..]).expect("a temporary file");
         on_fake(&mut rng, &contents, |rng, fake| {
             if rng.one_in(4) {
                 fake.set_info_version(rng.pick(&[0, 1, 2, 4, u32::MAX]));
@@ -241,10 +241,7 @@ fn spoil_tensor(rng: &mut Rng, tensor: &mut TensorInfo) {
                 .to_owned()
         }
         4 => tensor.version = rng.pick(&[0, 1, 3, u32::MAX]),
-        _ => {
-            tensor.quantization =
-                rng.pick(&[0, 1, 2, u32::MAX]).try_into().map_or(Quantization::None, Quantization::Other)
-        }
+        _ => tensor.quantization = Quantization::Other(rng.pick(&[0, 1, 2, u32::MAX])),
     }
 }
 
@@ -284,6 +281,6 @@ impl Tokenizer for Letters {
 /// A runner of a sound program, for inputs that are something else.
 pub fn sound_runner(subject: &Subject, dir: &Path, fake: &Fake, tokenizer: Arc<dyn Tokenizer>) -> Result<Runner> {
     let path = dir.join("sound.pte");
-    std::fs::write(&path, &subject.bytes).expect("a temporary file");
+    std::fs::write(&path, &subject.bytes[..]).expect("a temporary file");
     Runner::load(Box::new(open(&path, fake)?), tokenizer, RunnerOptions::default())
 }

@@ -17,9 +17,9 @@ pub fn open() -> Box<dyn FnMut(u64) -> bool> {
         let mut rng = Rng::new(seed ^ 0x51);
         // The written program has no context binary that the simulator knows.
         let subject = subjects.of_qnn(1 + seed % 18);
-        let mut bytes = subject.bytes.clone();
-        while bytes == subject.bytes || !reaches_the_library(subject, &bytes) {
-            bytes.clone_from(&subject.bytes);
+        let mut bytes = subject.bytes.to_vec();
+        while bytes == subject.bytes[..] || !reaches_the_library(subject, &bytes) {
+            bytes = subject.bytes.to_vec();
             damage(&mut rng, &mut bytes, subject.flatbuffer.clone());
         }
         let path = dir.path().join("damaged.pte");

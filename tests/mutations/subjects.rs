@@ -20,7 +20,8 @@ const LARGE: usize = 8 << 20;
 
 /// A sound program.
 pub struct Subject {
-    pub bytes: Vec<u8>,
+    /// The whole file.
+    pub bytes: Arc<Storage>,
     pub program: Program,
     /// Where its flatbuffer lies in `bytes`.
     pub flatbuffer: Range<usize>,
@@ -29,8 +30,8 @@ pub struct Subject {
 }
 
 impl Subject {
-    fn new(bytes: Vec<u8>) -> Self {
-        let program = Program::from_storage(Arc::new(Storage::Owned(bytes.clone()))).expect("a sound program");
+    fn new(bytes: Arc<Storage>) -> Self {
+        let program = Program::from_storage(Arc::clone(&bytes)).expect("a sound program");
         // The extended header says where the flatbuffer ends.
         let end = match bytes.get(8..12) {
             Some(b"eh00") => bytes[16..24].try_into().map_or(bytes.len(), |end| u64::from_le_bytes(end) as usize),
@@ -46,7 +47,7 @@ pub struct Subjects(Vec<Subject>);
 
 impl Subjects {
     pub fn load() -> Self {
-        let mut subjects = vec![Subject::new(written().to_bytes().expect("a program"))];
+        let mut subjects = vec![Subject::new(Arc::new(Storage::Owned(written().to_bytes().expect("a program"))))];
         if cfg!(have_shared) {
             for folder in ["qnn", "portable", "xnnpack", "smollm2"] {
                 subjects.extend(files(&common::model(folder)));
@@ -80,7 +81,7 @@ fn files(folder: &Path) -> Vec<Subject> {
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "pte"));
     paths.sort();
-    paths.iter().map(|path| Subject::new(std::fs::read(path).expect("a model"))).collect()
+    paths.iter().map(|path| Subject::new(Storage::map(path).expect("a model"))).collect()
 }
 
 const CONTEXT_LEN: usize = 24;

@@ -26,7 +26,7 @@ pub fn open() -> Box<dyn FnMut(u64) -> bool> {
         damage(&mut rng, &mut bytes, whole);
         let subject = subjects.of_qnn(seed);
         let model = dir.path().join("sound.pte");
-        std::fs::write(&model, &subject.bytes).expect("a temporary file");
+        std::fs::write(&model, &subject.bytes[..]).expect("a temporary file");
         if seed.is_multiple_of(PROGRAM_EVERY) {
             program(dir.path(), &bytes);
         }

@@ -54,6 +54,7 @@ fn files() -> Vec<Vec<u8>> {
         llama2c(false),
         tiktoken(),
         HUGGING_FACE.as_bytes().to_vec(),
+        HUGGING_FACE.replace(REPLACE, PRECOMPILED).into_bytes(),
         include_bytes!("../data/bpe.model").to_vec(),
         include_bytes!("../data/unigram.model").to_vec(),
     ];
@@ -93,6 +94,10 @@ fn tiktoken() -> Vec<u8> {
     let line = |(rank, text)| format!("{} {rank}\n", base64::engine::general_purpose::STANDARD.encode::<Vec<u8>>(text));
     texts.enumerate().map(line).collect::<String>().into_bytes()
 }
+
+/// The normalizer of [`HUGGING_FACE`], and one to put there.
+const REPLACE: &str = r#"{"type": "Replace", "pattern": {"String": " "}, "content": "_"}"#;
+const PRECOMPILED: &str = r#"{"type": "Precompiled", "precompiled_charsmap": "BAAAAAAAAABhAGIA"}"#;
 
 const HUGGING_FACE: &str = r#"{
   "version": "1.0", "truncation": null, "padding": null,
