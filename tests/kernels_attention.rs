@@ -122,7 +122,7 @@ fn assert_near(what: &str, y: &[f32], exact: &[f64]) {
 }
 
 // queries, heads, kv_heads, dim, tokens
-const SHAPES: [[usize; 5]; 9] = [
+const SHAPES: [[usize; 5]; 10] = [
     [1, 1, 1, 8, 5],
     [1, 9, 3, 64, 140],
     [3, 4, 2, 16, 300],
@@ -130,6 +130,7 @@ const SHAPES: [[usize; 5]; 9] = [
     [40, 6, 2, 32, 400],
     [2, 4, 4, 80, 257],
     [1, 5, 1, 24, 129],
+    [1, 4, 2, 32, 900],
     [13, 3, 1, 128, 256],
     [70, 2, 2, 20, 70],
 ];
@@ -197,13 +198,13 @@ fn a_query_that_sees_nothing_gives_zeros() {
 fn prefill_equals_decoding_to_the_bit() {
     let mut random = Random(4);
     for int8 in [false, true] {
-        let case = Case::new(&mut random, [300, 6, 2, 64, 300], false, int8);
+        let case = Case::new(&mut random, [530, 6, 2, 64, 530], false, int8);
         for (set, pool) in sets() {
             let all = case.run(set, &pool, Mask::Causal { start: 0 });
             let row = case.heads * case.dim;
             for (threads, queries) in [(1, 1), (2, 1), (3, 5)] {
                 let pool = ThreadPool::new(threads);
-                for start in [0, 1, 15, 16, 127, 128, 200, 255, 256, 290] {
+                for start in [0, 1, 15, 16, 127, 128, 200, 255, 256, 510, 511, 512, 525] {
                     let mut part = case.clone();
                     part.queries = queries;
                     part.q = case.q[start * row..(start + queries) * row].to_vec();

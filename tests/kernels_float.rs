@@ -301,3 +301,25 @@ fn names_follow_the_grammar() {
     }
     assert_eq!(KernelSet::all_available().last().unwrap().tier(), "scalar");
 }
+
+#[test]
+#[ignore = "run by the_environment_chooses_the_set, in a process of its own"]
+fn prints_the_chosen_set() {
+    println!("chosen: {}.", KernelSet::best().tier());
+}
+
+#[test]
+#[cfg_attr(not(target_arch = "x86_64"), ignore = "an emulator does not start a second program")]
+fn the_environment_chooses_the_set() {
+    let first = KernelSet::all_available()[0].tier();
+    let wanted = KernelSet::all_available().iter().map(|set| (set.tier(), set.tier()));
+    for (asked, got) in wanted.chain([("", first), ("mmx", first)]) {
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--ignored", "--nocapture", "prints_the_chosen_set"])
+            .env("LLR_KERNELS", asked)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains(&format!("chosen: {got}.")), "asked for {asked:?}: {text}");
+    }
+}

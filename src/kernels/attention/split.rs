@@ -12,11 +12,14 @@ use std::ops::Range;
 pub(super) const SPLIT: usize = 128;
 /// Query rows that share a pass over a split.
 pub(super) const ROWS: usize = 32;
-/// Keys taken at a time when many rows share them. Their values stay in the first-level cache meanwhile.
+/// Keys taken at a time when the cache of a layer stays near, or many rows share them. Their values stay in the
+/// first-level cache meanwhile.
 const MANY_KEYS: usize = 32;
-/// Keys taken at a time when memory is the limit: all heads of these keys, then of the next, so that the cache is read
+/// Keys taken at a time when memory is the limit: all heads of these keys, then of the next, so that memory is read
 /// nearly from end to end; the next block is asked for ahead.
-const FEW_KEYS: usize = 8;
+const FEW_KEYS: usize = 4;
+/// Keys from which on memory is the limit.
+const FAR: usize = 512;
 
 /// Query rows `rows` of some key-value heads against one split. A row is (query, head of the group), the head counting first.
 pub(super) struct SplitRows<'a> {
@@ -35,7 +38,8 @@ impl Op for SplitRows<'_> {
         let Self { call, kv_heads, rows, split, partials, scratch } = self;
         let (dim, vectors) = (call.head_dim, call.vectors());
         let total_rows = kv_heads.len() * rows.len();
-        let block = if rows.len() > 4 { MANY_KEYS } else { FEW_KEYS };
+        let far = rows.len() <= 4 && call.keys(call.queries - 1) > FAR;
+        let block = if far { FEW_KEYS } else { MANY_KEYS };
         scratch.resize(total_rows * (vectors + SPLIT / 16) + block * vectors, [0.0; 16]);
         let (q, scratch) = scratch.split_at_mut(total_rows * vectors);
         let (weights, dense_rows) = scratch.split_at_mut(total_rows * (SPLIT / 16));
@@ -48,7 +52,7 @@ impl Op for SplitRows<'_> {
         }
         for keys in blocks.clone() {
             let next = work.begin + keys.end..work.begin + most.min(keys.end + block);
-            if block == FEW_KEYS {
+            if far {
                 prefetch(s, &call.k, kv_heads.clone(), next, dim);
             }
             let heads = q.chunks_exact(rows.len() * vectors).zip(weights.chunks_exact_mut(rows.len() * (SPLIT / 16)));
@@ -62,7 +66,7 @@ impl Op for SplitRows<'_> {
         }
         for keys in blocks {
             let next = work.begin + keys.end..work.begin + most.min(keys.end + block);
-            if block == FEW_KEYS {
+            if far {
                 prefetch(s, &call.v, kv_heads.clone(), next, dim);
             }
             let heads = weights.chunks_exact(rows.len() * (SPLIT / 16));
