@@ -229,3 +229,36 @@ fn later_keys_do_not_reach_earlier_queries() {
         assert!(y[7 * 64..].iter().all(|y| y.is_nan()));
     }
 }
+
+#[test]
+fn shapes_that_do_not_fit_panic() {
+    let case = Case::new(&mut Random(6), [2, 2, 1, 16, 20], false, false);
+    let good = Strides { token: 32, head: 16 };
+    let run = |out_strides, keys, queries, len| {
+        std::panic::catch_unwind(|| {
+            let call = Attention {
+                queries,
+                heads: 2,
+                kv_heads: 1,
+                head_dim: 16,
+                scale: 0.25,
+                mask: Mask::Full { keys },
+                q: &case.q,
+                q_strides: good,
+                k: case.cache(0),
+                v: case.cache(1),
+                out_strides,
+            };
+            KernelSet::best().attention(&ThreadPool::new(1), &call, &mut vec![0.0; len]);
+        })
+        .is_ok()
+    };
+    assert!(run(good, 20, 2, 64));
+    assert!(run(Strides { token: 16, head: 32 }, 20, 2, 64), "head-major output");
+    assert!(!run(good, 21, 2, 64), "more keys than the cache has");
+    assert!(!run(good, 0, 2, 64), "no keys");
+    assert!(!run(good, 20, 3, 96), "more queries than there are");
+    assert!(!run(good, 20, 2, 63), "output too short");
+    assert!(!run(Strides { token: 31, head: 16 }, 20, 2, 64), "output heads overlap");
+    assert!(!run(Strides { token: usize::MAX / 2 + 17, head: 1 << 63 }, 20, 2, 64), "strides that overflow");
+}

@@ -281,3 +281,21 @@ fn bits_are_the_same_on_every_machine() {
         assert_eq!(fnv1a64(&bytes), 0x18aa_6f8d_72b9_7312, "{}", set.tier());
     }
 }
+
+#[test]
+fn activations_in_tiles_of_another_size_are_refused() {
+    let matrix = matrix(&mut Random(6), WeightShape { n: 16, k: 32, group: 32 }, 4, true, false);
+    let pool = ThreadPool::new(1);
+    let tile = |set: &KernelSet| set.kernel_name("", "").split('_').nth(2).unwrap().to_owned();
+    for (from, to) in
+        KernelSet::all_available().iter().flat_map(|a| KernelSet::all_available().iter().map(move |b| (a, b)))
+    {
+        let mut activations = QuantizedRows::new();
+        from.quantize_rows(&pool, &[1.0; 32], 32, 32, &mut activations);
+        let multiplied = std::panic::catch_unwind(|| {
+            let (mut out, activations, weights) = ([0.0; 16], &activations, &matrix.packed);
+            to.quantized_gemm(&pool, QuantizedProduct { activations, weights, clamp: Clamp::NONE, out: &mut out });
+        });
+        assert_eq!(multiplied.is_ok(), tile(from) == tile(to), "{} to {}", from.tier(), to.tier());
+    }
+}

@@ -85,6 +85,10 @@ impl QuantizedRows {
         out
     }
 
+    pub(crate) fn tile_rows(&self) -> usize {
+        self.tile_rows
+    }
+
     pub(crate) fn groups(&self) -> usize {
         self.k / self.group
     }
@@ -109,7 +113,6 @@ impl QuantizedRows {
 
     fn resize(&mut self, rows: usize, k: usize, group: usize, tile_rows: usize) {
         (self.rows, self.k, self.group, self.tile_rows) = (rows, k, group, tile_rows);
-        self.steps.clear();
         self.steps.resize(rows * self.row_steps(), [0; 2]);
         self.starts.resize(rows * self.groups(), 0);
         self.quants.resize(rows, RowQuant::default());

@@ -128,8 +128,10 @@ impl Attention<'_> {
             self.kv_heads > 0 && self.heads.is_multiple_of(self.kv_heads) && self.head_dim > 0,
             "heads do not divide"
         );
+        // Saturating: strides too large for any memory must not come round to a small end.
         let last = |strides: Strides, tokens: usize, heads: usize, dim: usize| {
-            (tokens - 1) * strides.token + (heads - 1) * strides.head + dim
+            let token = strides.token.saturating_mul(tokens - 1);
+            token.saturating_add(strides.head.saturating_mul(heads - 1)).saturating_add(dim)
         };
         let keys = self.keys(self.queries - 1);
         assert!(keys > 0, "no keys");
@@ -151,9 +153,16 @@ impl Attention<'_> {
         assert!(last(self.q_strides, self.queries, self.heads, self.head_dim) <= self.q.len(), "queries too short");
         assert!(last(self.out_strides, self.queries, self.heads, self.head_dim) <= out, "output too short");
         let (Strides { token, head }, dim) = (self.out_strides, self.head_dim);
-        let apart = (head >= dim && token >= head * (self.heads - 1) + dim)
-            || (token >= dim && head >= token * (self.queries - 1) + dim);
-        assert!(apart || self.queries * self.heads == 1, "output heads overlap");
+        let span = |stride: usize, count: usize| stride.saturating_mul(count - 1).saturating_add(dim);
+        let apart = match (self.queries, self.heads) {
+            (1, 1) => true,
+            (1, _) => head >= dim,
+            (_, 1) => token >= dim,
+            (queries, heads) => {
+                (head >= dim && token >= span(head, heads)) || (token >= dim && head >= span(token, queries))
+            }
+        };
+        assert!(apart, "output heads overlap");
     }
 }
 
