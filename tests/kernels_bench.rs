@@ -100,26 +100,26 @@ fn bench_kernels_attention() {
         let mut out = vec![0.0; q.len()];
         for threads in [1, 2] {
             let pool = ThreadPool::new(threads);
-            let time = time(if queries == 1 { 31 } else { 7 }, |_| {
-                for [k, v] in &caches {
-                    let strides = Strides { token: kv_heads * dim, head: dim };
-                    let call = Attention {
-                        queries,
-                        heads,
-                        kv_heads,
-                        head_dim: dim,
-                        scale: 0.125,
-                        mask: Mask::Causal { start },
-                        q: &q,
-                        q_strides: Strides { token: heads * dim, head: dim },
-                        k: KeyValues::F32 { data: k, strides },
-                        v: KeyValues::F32 { data: v, strides },
-                        out_strides: Strides { token: heads * dim, head: dim },
-                    };
-                    set.attention(&pool, &call, &mut out);
-                }
+            let strides = Strides { token: kv_heads * dim, head: dim };
+            let time = time(layers * if queries == 1 { 21 } else { 1 }, |i| {
+                let [k, v] = &caches[i % layers];
+                let call = Attention {
+                    queries,
+                    heads,
+                    kv_heads,
+                    head_dim: dim,
+                    scale: 0.125,
+                    mask: Mask::Causal { start },
+                    q: &q,
+                    q_strides: Strides { token: heads * dim, head: dim },
+                    k: KeyValues::F32 { data: k, strides },
+                    v: KeyValues::F32 { data: v, strides },
+                    out_strides: Strides { token: heads * dim, head: dim },
+                };
+                set.attention(&pool, &call, &mut out);
             });
-            println!("{queries:4} queries at {start:4}, {threads} threads: {:8.2} ms ({:8.2}) for {layers} layers", time.median * 1e3, time.best * 1e3);
+            let (median, best) = (time.median * 1e6, time.best * 1e6);
+            println!("{queries:4} queries at {start:4}, {threads} threads: {median:8.1} µs ({best:8.1}) a layer");
         }
     }
     println!("{}", load());
@@ -153,7 +153,11 @@ fn bench_kernels_float() {
             set.map_in_place(f, &mut x);
             set.map_in_place(Unary::Clamp { min: -4.0, max: 4.0 }, &mut x);
         });
-        println!("{f:?} and a bound: {:.2} ns ({:.2}) an element", time.median * 1e9 / x.len() as f64, time.best * 1e9 / x.len() as f64);
+        println!(
+            "{f:?} and a bound: {:.2} ns ({:.2}) an element",
+            time.median * 1e9 / x.len() as f64,
+            time.best * 1e9 / x.len() as f64
+        );
     }
     let pool = ThreadPool::new(2);
     let time = time(301, |_| (0..100).for_each(|_| pool.parallel_for(2, |_| {})));

@@ -4,9 +4,10 @@
 mod kernels_common;
 
 use kernels_common::{Random, assert_same, sets};
+use llama_runner::base::fnv::fnv1a64;
 use llama_runner::kernels::{
     Clamp, KernelSet, Nibbles, PackError, PackedWeights, QuantizedProduct, QuantizedRows, RowQuant, Scales, ThreadPool,
-    WeightShape,
+    Unary, WeightShape,
 };
 
 /// XNNPACK's arithmetic written down once more, one f32 rounding an operation.
@@ -16,8 +17,7 @@ fn reference_quantize(x: &[f32]) -> (Vec<i8>, f32, i8) {
     let multiplier = if min == max { 1.0f32 } else { 255.0 / (max - min) };
     let from_min = -128.0f32 + min * multiplier;
     let from_max = 127.0f32 + max * multiplier;
-    let zero_point =
-        if from_min + from_max > 0.0 { -128.0 - min * multiplier } else { 127.0 - max * multiplier };
+    let zero_point = if from_min + from_max > 0.0 { -128.0 - min * multiplier } else { 127.0 - max * multiplier };
     let zero_point = zero_point.clamp(-128.0, 127.0).round_ties_even() as i8;
     let q = x.iter().map(|&x| {
         let scaled = (x * multiplier).round_ties_even() as i32;
@@ -116,7 +116,12 @@ fn quantization_equals_xnnpacks_formula_to_the_bit() {
 fn quantization_of_odd_rows() {
     for (set, pool) in sets() {
         let mut quantized = QuantizedRows::new();
-        let rows = [[0.0; 4], [-0.0, 5.0, 5.0, 0.0], [f32::NAN, 1.0, -1.0, f32::NAN], [f32::INFINITY, 1.0, f32::NEG_INFINITY, 0.0]];
+        let rows = [
+            [0.0; 4],
+            [-0.0, 5.0, 5.0, 0.0],
+            [f32::NAN, 1.0, -1.0, f32::NAN],
+            [f32::INFINITY, 1.0, f32::NEG_INFINITY, 0.0],
+        ];
         set.quantize_rows(&pool, rows.as_flattened(), 4, 4, &mut quantized);
         assert_eq!(quantized.row(0), [127; 4], "a row of zeros has scale 1 and its zero point at the top");
         assert_eq!(quantized.row(1), [-128, 127, 127, -128]);
@@ -160,7 +165,10 @@ fn products_are_right_and_equal_on_all_sets() {
                         let magnitude = exact.iter().fold(1e-6, |m: f64, y| m.max(y.abs()));
                         for (i, (&y, &exact)) in y.iter().zip(&exact).enumerate() {
                             let error = (f64::from(y) - exact).abs();
-                            assert!(error <= 1e-5 * magnitude * (k as f64).sqrt(), "{what}: element {i}: {y} for {exact}");
+                            assert!(
+                                error <= 1e-5 * magnitude * (k as f64).sqrt(),
+                                "{what}: element {i}: {y} for {exact}"
+                            );
                         }
                         assert_same(&what, &y, first.get_or_insert_with(|| y.clone()));
                     }
@@ -240,7 +248,8 @@ fn a_batch_equals_its_products() {
 fn packing_refuses_what_does_not_fit() {
     let pack = |n, k, group, bytes: usize, scales: usize, bias: Option<&[f32]>| {
         let (bytes, scales) = (vec![0; bytes], vec![0; scales]);
-        PackedWeights::pack_4bit(WeightShape { n, k, group }, &bytes, Nibbles::Offset8, Scales::Bf16(&scales), bias).err()
+        PackedWeights::pack_4bit(WeightShape { n, k, group }, &bytes, Nibbles::Offset8, Scales::Bf16(&scales), bias)
+            .err()
     };
     assert_eq!(pack(2, 64, 32, 64, 4, None), None);
     assert_eq!(pack(0, 64, 32, 0, 0, None), Some(PackError::Shape { n: 0, k: 64 }));
@@ -253,4 +262,40 @@ fn packing_refuses_what_does_not_fit() {
     assert_eq!(pack(2, 64, 32, 64, 4, Some(&[0.0])), Some(PackError::Length { what: "bias", found: 1, needed: 2 }));
     let huge = pack(usize::MAX / 2, 64, 64, 0, 0, None);
     assert_eq!(huge, Some(PackError::Length { what: "weights", found: 0, needed: usize::MAX }));
+}
+
+#[test]
+fn bits_are_the_same_on_every_machine() {
+    // The number was computed on x86-64 and holds on aarch64.
+    let mut random = Random(5);
+    let shape = WeightShape { n: 72, k: 320, group: 32 };
+    let matrix = matrix(&mut random, shape, 4, true, true);
+    let x = random.floats(5 * shape.k, -1.0, 1.0);
+    for (set, pool) in sets() {
+        let mut y = gemm(set, &pool, &x, &matrix, Clamp::NONE);
+        set.rms_norm(&y.clone(), 72, None, 1e-5, &mut y);
+        set.map_in_place(Unary::Gelu, &mut y);
+        set.map_in_place(Unary::Silu, &mut y);
+        set.softmax_rows(&mut y, 72);
+        let bytes: Vec<u8> = y.iter().flat_map(|y| y.to_le_bytes()).collect();
+        assert_eq!(fnv1a64(&bytes), 0x18aa_6f8d_72b9_7312, "{}", set.tier());
+    }
+}
+
+#[test]
+fn activations_in_tiles_of_another_size_are_refused() {
+    let matrix = matrix(&mut Random(6), WeightShape { n: 16, k: 32, group: 32 }, 4, true, false);
+    let pool = ThreadPool::new(1);
+    let tile = |set: &KernelSet| set.kernel_name("", "").split('_').nth(2).unwrap().to_owned();
+    for (from, to) in
+        KernelSet::all_available().iter().flat_map(|a| KernelSet::all_available().iter().map(move |b| (a, b)))
+    {
+        let mut activations = QuantizedRows::new();
+        from.quantize_rows(&pool, &[1.0; 32], 32, 32, &mut activations);
+        let multiplied = std::panic::catch_unwind(|| {
+            let (mut out, activations, weights) = ([0.0; 16], &activations, &matrix.packed);
+            to.quantized_gemm(&pool, QuantizedProduct { activations, weights, clamp: Clamp::NONE, out: &mut out });
+        });
+        assert_eq!(multiplied.is_ok(), tile(from) == tile(to), "{} to {}", from.tier(), to.tier());
+    }
 }

@@ -1,6 +1,7 @@
 //! NEON with the dot-product extension, and with the int8 matrix-multiply extension where the processor has it: a vector
 //! is four registers.
 #![allow(unsafe_code)]
+#![allow(clippy::needless_range_loop, reason = "tiles of registers are indexed alike")]
 
 use crate::kernels::line::Line;
 use crate::kernels::simd::{Op, Simd, Step};
@@ -130,7 +131,8 @@ unsafe fn dot<const M: usize, const I8MM: bool>(
             for (step, rows) in a.iter().enumerate() {
                 for q in 0..4 {
                     let [low, high] = load(step, q).map(|w| vreinterpretq_s32_s8(w));
-                    let (left, right) = (vreinterpretq_s8_s32(vzip1q_s32(low, high)), vreinterpretq_s8_s32(vzip2q_s32(low, high)));
+                    let (left, right) =
+                        (vreinterpretq_s8_s32(vzip1q_s32(low, high)), vreinterpretq_s8_s32(vzip2q_s32(low, high)));
                     for m in (0..M - M % 2).step_by(2) {
                         let x = two_rows(rows, m);
                         sums[m][q] = smmla(sums[m][q], x, left);
@@ -177,7 +179,9 @@ impl<const I8MM: bool> Simd for Neon<I8MM> {
     }
     #[inline(always)]
     fn prefetch<T>(self, at: &T) {
-        with!(asm!("prfm pldl1keep, [{at}]", at = in(reg) std::ptr::from_ref(at), options(nostack, preserves_flags, readonly)));
+        with!(
+            asm!("prfm pldl1keep, [{at}]", at = in(reg) std::ptr::from_ref(at), options(nostack, preserves_flags, readonly))
+        );
     }
     #[inline(always)]
     fn splat(self, x: f32) -> F {

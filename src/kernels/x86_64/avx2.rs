@@ -1,6 +1,7 @@
 //! AVX2 with FMA: a vector is two registers. `vpmaddubsw` saturates at 16 bits, so it is only ever fed 4-bit weights, and
 //! its sums are widened before they can reach the limit.
 #![allow(unsafe_code)]
+#![allow(clippy::needless_range_loop, reason = "tiles of registers are indexed alike")]
 
 use crate::kernels::line::Line;
 use crate::kernels::simd::{Op, Simd, Step};
@@ -167,8 +168,8 @@ impl Simd for Avx2 {
     fn store_i8(self, v: Self::F, out: &mut [i8; 16]) {
         with!({
             let (low, high) = (_mm256_cvtps_epi32(v[0]), _mm256_cvtps_epi32(v[1]));
-            let halves = [low, high]
-                .map(|x| _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x)));
+            let halves =
+                [low, high].map(|x| _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x)));
             _mm_storeu_si128(out.as_mut_ptr().cast(), _mm_packs_epi16(halves[0], halves[1]));
         })
     }
@@ -231,7 +232,8 @@ impl Simd for Avx2 {
                         }
                     }
                     for m in 0..M {
-                        let wide = _mm256_add_epi32(_mm256_madd_epi16(low[m], one), _mm256_madd_epi16(high[m], sixteen));
+                        let wide =
+                            _mm256_add_epi32(_mm256_madd_epi16(low[m], one), _mm256_madd_epi16(high[m], sixteen));
                         sums[m][half] = _mm256_add_epi32(sums[m][half], wide);
                     }
                 }
