@@ -63,63 +63,33 @@ impl Drop for AlignedBuffer {
     }
 }
 
-/// Zeroed bytes at a 64-byte boundary with one owner, for what is large and touched in part: pages that nobody wrote
+/// Zeroed bytes at the start of a page with one owner, for what is large and touched in part: pages that nobody wrote
 /// to take no memory.
 #[derive(Debug)]
-pub struct ZeroedBytes {
-    block: NonNull<u8>,
-    skip: usize,
-    len: usize,
-}
-
-// SAFETY: the block is plain memory that this value alone owns; it is reached through `&self` and `&mut self` only.
-unsafe impl Send for ZeroedBytes {}
-// SAFETY: as above, `&self` only reads.
-unsafe impl Sync for ZeroedBytes {}
+pub struct ZeroedBytes(memmap2::MmapMut);
 
 impl ZeroedBytes {
     /// `len` zero bytes. Running out of memory is an error, not an abort.
     pub fn new(len: usize) -> Result<Self> {
-        let layout = Self::layout(len)?;
-        // SAFETY: the layout is never empty (`layout` adds ALIGNMENT).
-        let block = unsafe { alloc_zeroed(layout) };
-        let block = NonNull::new(block)
-            .ok_or_else(|| Error::new(Status::MemoryAllocationFailed, format!("cannot allocate {len} bytes")))?;
-        Ok(Self { block, skip: block.as_ptr().addr().wrapping_neg() % ALIGNMENT, len })
-    }
-
-    // Asking the allocator for the alignment would make it write the zeros, and so touch every page.
-    fn layout(len: usize) -> Result<Layout> {
-        let too_much = || {
-            let message = format!("{len} bytes is more than this machine can address");
+        let fail = |error| {
+            let message = format!("cannot allocate {len} bytes: {error}");
             Error::new(Status::MemoryAllocationFailed, message)
         };
-        let padded = len.checked_add(ALIGNMENT).ok_or_else(too_much)?;
-        Layout::from_size_align(padded, 1).map_err(|_| too_much())
+        // Allocators write the zeros themselves where they take up old memory.
+        memmap2::MmapMut::map_anon(len).map(Self).map_err(fail)
     }
 }
 
 impl std::ops::Deref for ZeroedBytes {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the block has `len` + ALIGNMENT initialised bytes, `skip` is below ALIGNMENT, and the bytes are
-        // borrowed as `self` is.
-        unsafe { std::slice::from_raw_parts(self.block.as_ptr().add(self.skip), self.len) }
+        &self.0
     }
 }
 
 impl std::ops::DerefMut for ZeroedBytes {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`; `&mut self` makes the borrow the only one.
-        unsafe { std::slice::from_raw_parts_mut(self.block.as_ptr().add(self.skip), self.len) }
-    }
-}
-
-impl Drop for ZeroedBytes {
-    fn drop(&mut self) {
-        let layout = Self::layout(self.len).expect("checked when allocated");
-        // SAFETY: `block` came from `alloc_zeroed` with this very layout and is freed once.
-        unsafe { dealloc(self.block.as_ptr(), layout) }
+        &mut self.0
     }
 }
 

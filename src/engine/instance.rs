@@ -1,6 +1,7 @@
 //! A running program: a compiled graph, the contents of its states, and memory for intermediate values.
 
 use super::compiled::Compiled;
+use super::constant::AlignedBytes;
 use super::layout::Layout;
 use super::memory::{Frame, Region, Shared, Slot};
 use super::profile::{Profile, StepProfile};
@@ -40,7 +41,7 @@ pub struct Instance {
     resolved: Resolved,
     symbols: Vec<i64>,
     class: Vec<i64>,
-    staging: Vec<Option<ZeroedBytes>>,
+    staging: Vec<Option<AlignedBytes>>,
     profile: Option<Profile>,
     has_outputs: bool,
 }
@@ -101,9 +102,9 @@ impl Instance {
             self.staging[index] = match input.bytes.as_ptr().addr().is_multiple_of(size) {
                 true => None,
                 false => {
-                    let mut copy = allocate("an input", input.bytes.len())?;
-                    copy.copy_from_slice(input.bytes);
-                    Some(copy)
+                    let (what, bytes) = ("an input", input.bytes.len());
+                    let copy = AlignedBytes::of(input.bytes);
+                    Some(copy.map_err(|_| EngineError::OutOfMemory { what, bytes })?)
                 }
             };
         }

@@ -1,6 +1,8 @@
 //! Builds small graphs and holds the engine to the reference interpreter.
 #![allow(dead_code)] // Each test program uses its own part.
 
+pub mod llama;
+
 use llama_runner::base::storage::Blob;
 use llama_runner::engine::{CompileOptions, Compiled, EngineError, InputView, Instance, WeightCache};
 use llama_runner::graph::interpret::{Data, Interpreter, Tensor};
