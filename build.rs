@@ -10,6 +10,8 @@ fn main() {
         ("have_qnn", std::env::var_os("LLR_QNN_LIB_DIR").is_some_and(|dir| !dir.is_empty())),
         // The same for several SDKs: a list of directories, separated by colons.
         ("have_qnn_sdks", std::env::var_os("LLR_QNN_SDK_DIRS").is_some_and(|dirs| !dirs.is_empty())),
+        // bindgen's reader of C headers.
+        ("have_libclang", have_libclang()),
         // What the C programs of `cpp-harness` are tried with, beside gcc.
         ("have_clang", on_path("clang") && on_path("clang++")),
         ("have_cmake", on_path("cmake")),
@@ -24,6 +26,27 @@ fn main() {
     println!("cargo::rerun-if-changed=../shared/goldens");
     println!("cargo::rerun-if-env-changed=LLR_QNN_LIB_DIR");
     println!("cargo::rerun-if-env-changed=LLR_QNN_SDK_DIRS");
+    println!("cargo::rerun-if-env-changed=LIBCLANG_PATH");
+}
+
+/// Looks where bindgen looks on a usual machine.
+fn have_libclang() -> bool {
+    let holds_libclang = |dir: &Path| {
+        std::fs::read_dir(dir).into_iter().flatten().flatten().any(|entry| {
+            let name = entry.file_name();
+            let rest = name.to_str().and_then(|name| name.strip_prefix("libclang")).unwrap_or("");
+            rest.starts_with(".so") || rest.starts_with("-1") && rest.contains(".so")
+        })
+    };
+    if let Some(path) = std::env::var_os("LIBCLANG_PATH") {
+        let path = Path::new(&path);
+        return path.is_file() || holds_libclang(path);
+    }
+    let llvm = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let llvm =
+        llvm.filter(|entry| entry.file_name().to_string_lossy().starts_with("llvm")).map(|e| e.path().join("lib"));
+    let usual = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"];
+    usual.iter().map(Into::into).chain(llvm).any(|dir| holds_libclang(&dir))
 }
 
 fn on_path(program: &str) -> bool {

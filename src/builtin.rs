@@ -3,8 +3,10 @@
 use crate::error::{Context, Result};
 use crate::ops;
 use crate::pte::Program;
+use crate::qnn::{LibraryOptions, QnnBackend, QnnOptions};
 use crate::runtime::{BackendRegistry, KernelRegistry, Module, NativeModule};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// How a program is opened.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +30,9 @@ pub fn kernels() -> KernelRegistry {
 }
 
 /// Every backend of this build. One whose library is absent is in it too: it says so when a program asks for it.
-pub fn backends(_options: &ProgramOptions) -> BackendRegistry {
-    BackendRegistry::default()
+pub fn backends(options: &ProgramOptions) -> BackendRegistry {
+    let library = LibraryOptions { path: options.qnn_lib_dir.clone(), ..LibraryOptions::default() };
+    let mut backends = BackendRegistry::default();
+    backends.register(Arc::new(QnnBackend::new(QnnOptions { library, ..QnnOptions::default() })));
+    backends
 }

@@ -21,5 +21,6 @@ pub mod runner;
 pub mod runtime;
 pub mod tensor;
 pub mod tokenizer;
+pub mod xnnpack;
 
 pub use error::{Error, Result, Status};

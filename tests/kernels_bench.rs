@@ -119,11 +119,7 @@ fn bench_kernels_attention() {
                     set.attention(&pool, &call, &mut out);
                 }
             });
-            println!(
-                "{queries:4} queries at {start:4}, {threads} threads: {:8.2} ms ({:8.2}) for {layers} layers",
-                time.median * 1e3,
-                time.best * 1e3
-            );
+            println!("{queries:4} queries at {start:4}, {threads} threads: {:8.2} ms ({:8.2}) for {layers} layers", time.median * 1e3, time.best * 1e3);
         }
     }
     println!("{}", load());
@@ -157,11 +153,7 @@ fn bench_kernels_float() {
             set.map_in_place(f, &mut x);
             set.map_in_place(Unary::Clamp { min: -4.0, max: 4.0 }, &mut x);
         });
-        println!(
-            "{f:?} and a bound: {:.2} ns ({:.2}) an element",
-            time.median * 1e9 / x.len() as f64,
-            time.best * 1e9 / x.len() as f64
-        );
+        println!("{f:?} and a bound: {:.2} ns ({:.2}) an element", time.median * 1e9 / x.len() as f64, time.best * 1e9 / x.len() as f64);
     }
     let pool = ThreadPool::new(2);
     let time = time(301, |_| (0..100).for_each(|_| pool.parallel_for(2, |_| {})));

@@ -16,7 +16,8 @@ fn reference_quantize(x: &[f32]) -> (Vec<i8>, f32, i8) {
     let multiplier = if min == max { 1.0f32 } else { 255.0 / (max - min) };
     let from_min = -128.0f32 + min * multiplier;
     let from_max = 127.0f32 + max * multiplier;
-    let zero_point = if from_min + from_max > 0.0 { -128.0 - min * multiplier } else { 127.0 - max * multiplier };
+    let zero_point =
+        if from_min + from_max > 0.0 { -128.0 - min * multiplier } else { 127.0 - max * multiplier };
     let zero_point = zero_point.clamp(-128.0, 127.0).round_ties_even() as i8;
     let q = x.iter().map(|&x| {
         let scaled = (x * multiplier).round_ties_even() as i32;
@@ -115,12 +116,7 @@ fn quantization_equals_xnnpacks_formula_to_the_bit() {
 fn quantization_of_odd_rows() {
     for (set, pool) in sets() {
         let mut quantized = QuantizedRows::new();
-        let rows = [
-            [0.0; 4],
-            [-0.0, 5.0, 5.0, 0.0],
-            [f32::NAN, 1.0, -1.0, f32::NAN],
-            [f32::INFINITY, 1.0, f32::NEG_INFINITY, 0.0],
-        ];
+        let rows = [[0.0; 4], [-0.0, 5.0, 5.0, 0.0], [f32::NAN, 1.0, -1.0, f32::NAN], [f32::INFINITY, 1.0, f32::NEG_INFINITY, 0.0]];
         set.quantize_rows(&pool, rows.as_flattened(), 4, 4, &mut quantized);
         assert_eq!(quantized.row(0), [127; 4], "a row of zeros has scale 1 and its zero point at the top");
         assert_eq!(quantized.row(1), [-128, 127, 127, -128]);
@@ -164,10 +160,7 @@ fn products_are_right_and_equal_on_all_sets() {
                         let magnitude = exact.iter().fold(1e-6, |m: f64, y| m.max(y.abs()));
                         for (i, (&y, &exact)) in y.iter().zip(&exact).enumerate() {
                             let error = (f64::from(y) - exact).abs();
-                            assert!(
-                                error <= 1e-5 * magnitude * (k as f64).sqrt(),
-                                "{what}: element {i}: {y} for {exact}"
-                            );
+                            assert!(error <= 1e-5 * magnitude * (k as f64).sqrt(), "{what}: element {i}: {y} for {exact}");
                         }
                         assert_same(&what, &y, first.get_or_insert_with(|| y.clone()));
                     }
@@ -247,8 +240,7 @@ fn a_batch_equals_its_products() {
 fn packing_refuses_what_does_not_fit() {
     let pack = |n, k, group, bytes: usize, scales: usize, bias: Option<&[f32]>| {
         let (bytes, scales) = (vec![0; bytes], vec![0; scales]);
-        PackedWeights::pack_4bit(WeightShape { n, k, group }, &bytes, Nibbles::Offset8, Scales::Bf16(&scales), bias)
-            .err()
+        PackedWeights::pack_4bit(WeightShape { n, k, group }, &bytes, Nibbles::Offset8, Scales::Bf16(&scales), bias).err()
     };
     assert_eq!(pack(2, 64, 32, 64, 4, None), None);
     assert_eq!(pack(0, 64, 32, 0, 0, None), Some(PackError::Shape { n: 0, k: 64 }));

@@ -9,21 +9,28 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("tensor", &[]),
     ("pte", &["tensor"]),
+    ("graph", &["tensor"]),
+    ("passes", &["graph", "tensor"]),
     ("runtime", &["pte", "tensor"]),
-    ("ops", &["runtime", "pte", "tensor"]),
+    ("ops", &["runtime", "pte", "tensor", "graph", "kernels", "engine", "passes"]),
     ("qnn", &["runtime", "pte", "tensor"]),
     ("tokenizer", &[]),
     ("runner", &["runtime", "tokenizer", "tensor"]),
     ("capi", &["runner", "runtime", "tokenizer", "builtin"]),
-    ("builtin", &["runtime", "pte", "ops", "qnn"]),
+    ("graph", &["tensor"]),
+    ("passes", &["graph", "tensor"]),
+    ("kernels", &[]),
+    ("engine", &["graph", "passes", "kernels", "tensor"]),
+    ("xnnpack", &["runtime", "graph", "passes", "engine", "tensor", "pte"]),
+    ("builtin", &["runtime", "pte", "ops", "qnn", "xnnpack", "engine", "kernels"]),
 ];
 
 /// What a program may use of the library: everything but the C border.
 const BIN_MAY_USE: &[&str] =
-    &["error", "base", "tensor", "pte", "runtime", "ops", "qnn", "tokenizer", "runner", "builtin"];
+    &["error", "base", "tensor", "pte", "runtime", "ops", "qnn", "tokenizer", "runner", "builtin", "engine", "kernels"];
 
 /// Rooms whose files may hold `unsafe`.
-const MAY_BE_UNSAFE: &[&str] = &["base", "tensor", "pte", "runtime", "qnn", "capi"];
+const MAY_BE_UNSAFE: &[&str] = &["base", "tensor", "pte", "runtime", "kernels", "qnn", "capi"];
 
 fn sources(dir: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap() {

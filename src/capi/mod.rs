@@ -20,5 +20,4 @@ pub mod runner;
 pub mod stats;
 pub mod status;
 pub mod stream;
-mod utf8;
 pub mod version;

@@ -26,7 +26,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// with LLR_STATUS_POISONED, the getters give what they give for NULL, and all that is left is llr_runner_free.
 pub struct llr_runner {
     plan: Plan,
-    engine: Handle<Option<Runner>>,
+    /// The mutex is never locked, only entered by `&mut`: it makes a runner, which is not `Sync`, shareable.
+    engine: Handle<Mutex<Option<Runner>>>,
     canceller: OnceLock<Canceller>,
     observed: Mutex<Observed>,
 }
@@ -50,7 +51,7 @@ impl llr_runner {
     fn new(plan: Plan) -> Self {
         let observed =
             Observed { loaded: false, position: 0, context_length: 0, finish_reason: llr_finish_reason::None };
-        Self { plan, engine: Handle::new(None), canceller: OnceLock::new(), observed: Mutex::new(observed) }
+        Self { plan, engine: Handle::new(Mutex::new(None)), canceller: OnceLock::new(), observed: Mutex::new(observed) }
     }
 
     fn loaded<'a>(&self, engine: &'a mut Option<Runner>) -> Result<&'a mut Runner> {
@@ -74,7 +75,7 @@ impl llr_runner {
     unsafe fn turn(&self, prompt: Prompt<'_>, config: &GenerationConfig, sinks: &Sinks) -> Result<()> {
         self.engine.write(|engine| {
             self.observed.lock().finish_reason = llr_finish_reason::None;
-            let runner = self.loaded(engine)?;
+            let runner = self.loaded(engine.get_mut())?;
             // SAFETY: the stream is gone before this function returns.
             let mut stream = unsafe { Stream::new(sinks.token, sinks.user_data) };
             let outcome = runner.generate(prompt, config, &mut |event| stream.token(event.token, event.piece));
@@ -172,7 +173,7 @@ pub unsafe extern "C" fn llr_runner_load(runner: *mut llr_runner) -> llr_status 
     guard(|| {
         // SAFETY: the caller's promise.
         let runner = unsafe { share(runner) }?;
-        runner.engine.write(|engine| runner.loaded(engine).map(|_| ()))
+        runner.engine.write(|engine| runner.loaded(engine.get_mut()).map(|_| ()))
     })
 }
 
@@ -256,7 +257,7 @@ pub unsafe extern "C" fn llr_runner_reset(runner: *mut llr_runner) -> llr_status
         // SAFETY: the caller's promise.
         let runner = unsafe { share(runner) }?;
         runner.engine.write(|engine| {
-            if let Some(engine) = engine {
+            if let Some(engine) = engine.get_mut() {
                 engine.reset();
                 let mut observed = runner.observed.lock();
                 observed.position = engine.position();

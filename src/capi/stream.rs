@@ -1,9 +1,9 @@
 //! From the runner's token events to the host's stream callback.
 
 use super::chunk::{llr_chunk, llr_finish_reason};
-use super::utf8::Utf8Stream;
 use crate::error::{Error, Result, Status};
 use crate::tokenizer::TokenId;
+use crate::tokenizer::Utf8Stream;
 use std::ffi::c_void;
 use std::ops::ControlFlow;
 

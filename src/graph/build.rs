@@ -174,8 +174,9 @@ fn fold(source: &SymbolSource) -> Option<i64> {
         Sum(Int::Const(a), Int::Const(b)) => a.checked_add(b),
         Difference(Int::Const(a), Int::Const(b)) => a.checked_sub(b),
         Product(Int::Const(a), Int::Const(b)) => a.checked_mul(b),
-        FloorQuotient(Int::Const(a), Int::Const(b)) if b != 0 => {
-            Some(a.div_euclid(b) - i64::from(b < 0 && a.rem_euclid(b) != 0))
+        FloorQuotient(Int::Const(a), Int::Const(b)) => {
+            let quotient = a.checked_div(b)?;
+            Some(if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient })
         }
         _ => None,
     }

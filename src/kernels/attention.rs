@@ -1,6 +1,6 @@
 //! Attention over a key-value cache, without ever forming the matrix of scores.
 //!
-//! Keys are taken in splits of 256, counted from position 0. In a split each query row takes the scores of its keys, their
+//! Keys are taken in splits of 128, counted from position 0. In a split each query row takes the scores of its keys, their
 //! maximum, exponentials and weighted sum of values; splits are merged in order. What a row computes depends on its own
 //! position only, so prefill and decoding give the same bits, and decoding may spread the splits over threads.
 
@@ -98,11 +98,14 @@ pub struct Attention<'a> {
 }
 
 /// Keys of a split.
-const SPLIT: usize = 256;
+const SPLIT: usize = 128;
 /// Query rows that share a pass over a split.
 const ROWS: usize = 32;
-/// Keys whose rows are made floats and dense at a time.
-const KEYS: usize = 32;
+/// Keys taken at a time when many rows share them. Their values stay in the first-level cache meanwhile.
+const MANY_KEYS: usize = 32;
+/// Keys taken at a time when memory is the limit: all heads of these keys, then of the next, so that the cache is read
+/// nearly from end to end; the next block is asked for ahead.
+const FEW_KEYS: usize = 8;
 
 /// Result of a row in one split, before [`finish`]: maximum, sum of exponentials, weighted values.
 struct Partial<'a> {
@@ -215,6 +218,25 @@ fn dense<'a, S: Simd>(
     }
 }
 
+/// Asks for the rows `keys` of `heads`: a block of a few keys is too small a run for the processor to foresee.
+#[inline(always)]
+fn prefetch<S: Simd>(s: S, cache: &KeyValues<'_>, heads: Range<usize>, keys: Range<usize>, dim: usize) {
+    for key in keys {
+        for head in heads.clone() {
+            match *cache {
+                KeyValues::F32 { data, strides } => {
+                    let row = &data[key * strides.token + head * strides.head..][..dim];
+                    row.chunks(16).for_each(|line| s.prefetch(&line[0]));
+                }
+                KeyValues::I8 { data, strides, .. } => {
+                    let row = &data[key * strides.token + head * strides.head..][..dim];
+                    row.chunks(64).for_each(|line| s.prefetch(&line[0]));
+                }
+            }
+        }
+    }
+}
+
 /// Scores of `N` keys for one query row.
 #[inline(always)]
 fn scores<S: Simd, const N: usize>(s: S, q: &[[f32; 16]], keys: &[f32], stride: usize) -> [f32; N] {
@@ -302,134 +324,199 @@ thread_local! {
     static SCRATCH: RefCell<Vec<[f32; 16]>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Query rows `rows` of one key-value head against one split. A row is (query, head of the group), the head counting first.
+/// Query rows `rows` of some key-value heads against one split. A row is (query, head of the group), the head counting first.
 struct SplitRows<'a> {
     call: &'a Attention<'a>,
-    kv_head: usize,
+    kv_heads: Range<usize>,
     rows: Range<usize>,
     split: usize,
-    partials: &'a mut [[f32; 16]], // [rows][1 + vectors]
-    scratch: &'a mut [[f32; 16]],
-}
-
-/// Vectors of scratch that [`SplitRows`] needs.
-fn scratch_vectors(rows: usize, vectors: usize) -> usize {
-    rows * vectors + rows * (SPLIT / 16) + KEYS * vectors
+    partials: &'a mut [[f32; 16]], // [kv_heads][rows][1 + vectors]
+    scratch: &'a mut Vec<[f32; 16]>,
 }
 
 impl Op for SplitRows<'_> {
     type Out = ();
     #[inline(always)]
     fn eval<S: Simd>(self, s: S) {
-        let Self { call, kv_head, rows, split, partials, scratch } = self;
-        let (group, dim, vectors) = (call.group(), call.head_dim, call.vectors());
-        let row_vectors = 1 + vectors;
-        let begin = split * SPLIT;
-        let count = |row: usize| call.keys(row / group).saturating_sub(begin).min(SPLIT);
-        let (q, scratch) = scratch.split_at_mut(rows.len() * vectors);
-        let (weights, dense_rows) = scratch.split_at_mut(rows.len() * (SPLIT / 16));
-        for (row, q) in rows.clone().zip(q.chunks_exact_mut(vectors)) {
+        let Self { call, kv_heads, rows, split, partials, scratch } = self;
+        let (dim, vectors) = (call.head_dim, call.vectors());
+        let total_rows = kv_heads.len() * rows.len();
+        let block = if rows.len() > 4 { MANY_KEYS } else { FEW_KEYS };
+        scratch.resize(total_rows * (vectors + SPLIT / 16) + block * vectors, [0.0; 16]);
+        let (q, scratch) = scratch.split_at_mut(total_rows * vectors);
+        let (weights, dense_rows) = scratch.split_at_mut(total_rows * (SPLIT / 16));
+        let work = Work { call, rows: rows.clone(), begin: split * SPLIT };
+        let most = rows.clone().map(|row| work.count(row)).max().unwrap_or(0);
+        let blocks = (0..most).step_by(block).map(|key| key..most.min(key + block));
+
+        for (kv_head, q) in kv_heads.clone().zip(q.chunks_exact_mut(rows.len() * vectors)) {
+            work.load_queries(s, kv_head, q);
+        }
+        for keys in blocks.clone() {
+            let next = work.begin + keys.end..work.begin + most.min(keys.end + block);
+            if block == FEW_KEYS {
+                prefetch(s, &call.k, kv_heads.clone(), next, dim);
+            }
+            let heads = q.chunks_exact(rows.len() * vectors).zip(weights.chunks_exact_mut(rows.len() * (SPLIT / 16)));
+            for (kv_head, (q, weights)) in kv_heads.clone().zip(heads) {
+                work.block_scores(s, kv_head, keys.clone(), q, weights, dense_rows);
+            }
+        }
+        let heads = weights.chunks_exact_mut(rows.len() * (SPLIT / 16));
+        for (weights, partials) in heads.zip(partials.chunks_exact_mut(rows.len() * (1 + vectors))) {
+            work.exponentials(s, weights, partials);
+        }
+        for keys in blocks {
+            let next = work.begin + keys.end..work.begin + most.min(keys.end + block);
+            if block == FEW_KEYS {
+                prefetch(s, &call.v, kv_heads.clone(), next, dim);
+            }
+            let heads = weights.chunks_exact(rows.len() * (SPLIT / 16));
+            let heads = heads.zip(partials.chunks_exact_mut(rows.len() * (1 + vectors)));
+            for (kv_head, (weights, partials)) in kv_heads.clone().zip(heads) {
+                work.block_values(s, kv_head, keys.clone(), weights, partials, dense_rows);
+            }
+        }
+    }
+}
+
+/// What the passes over a split share.
+struct Work<'a> {
+    call: &'a Attention<'a>,
+    rows: Range<usize>,
+    begin: usize,
+}
+
+impl Work<'_> {
+    /// Keys of the split that row `row` sees.
+    #[inline(always)]
+    fn count(&self, row: usize) -> usize {
+        self.call.keys(row / self.call.group()).saturating_sub(self.begin).min(SPLIT)
+    }
+
+    /// The query rows of a head, dense.
+    #[inline(always)]
+    fn load_queries<S: Simd>(&self, s: S, kv_head: usize, q: &mut [[f32; 16]]) {
+        let Attention { head_dim, q: queries, q_strides, .. } = *self.call;
+        let group = self.call.group();
+        for (row, q) in self.rows.clone().zip(q.chunks_exact_mut(self.call.vectors())) {
             let head = kv_head * group + row % group;
-            let x = &call.q[row / group * call.q_strides.token + head * call.q_strides.head..][..dim];
+            let x = &queries[row / group * q_strides.token + head * q_strides.head..][..head_dim];
             for (x, out) in x.chunks(16).zip(q) {
                 s.store(s.load_part(x, 0.0), out);
             }
         }
-        let most = rows.clone().map(count).max().unwrap_or(0);
+    }
 
-        let scale = s.splat(call.scale);
-        for block in (0..most).step_by(KEYS) {
-            let keys = block..most.min(block + KEYS);
-            let (data, stride) =
-                dense(s, &call.k, kv_head, begin + keys.start..begin + keys.end, dim, &mut dense_rows[..]);
-            for ((row, q), weights) in
-                rows.clone().zip(q.chunks_exact(vectors)).zip(weights.chunks_exact_mut(SPLIT / 16))
-            {
-                let out = &mut weights.as_flattened_mut()[keys.clone()];
-                let wanted = count(row).saturating_sub(keys.start).min(keys.len());
-                let mut at = 0;
-                while at < wanted {
-                    let data = &data[at * stride..];
-                    if S::WIDE && at + 8 <= wanted {
-                        out[at..at + 8].copy_from_slice(&scores::<S, 8>(s, q, data, stride));
-                        at += 8;
-                    } else if at + 4 <= wanted {
-                        out[at..at + 4].copy_from_slice(&scores::<S, 4>(s, q, data, stride));
-                        at += 4;
-                    } else {
-                        out[at..at + 1].copy_from_slice(&scores::<S, 1>(s, q, data, stride));
-                        at += 1;
+    /// Unscaled scores of the keys `keys` (counted from the split's begin) for all rows that see them.
+    #[inline(always)]
+    fn block_scores<S: Simd>(
+        &self,
+        s: S,
+        kv_head: usize,
+        keys: Range<usize>,
+        q: &[[f32; 16]],
+        weights: &mut [[f32; 16]],
+        dense_rows: &mut [[f32; 16]],
+    ) {
+        let at = self.begin + keys.start..self.begin + keys.end;
+        let (data, stride) = dense(s, &self.call.k, kv_head, at, self.call.head_dim, dense_rows);
+        let rows = q.chunks_exact(self.call.vectors()).zip(weights.chunks_exact_mut(SPLIT / 16));
+        for (row, (q, weights)) in self.rows.clone().zip(rows) {
+            let wanted = self.count(row).saturating_sub(keys.start).min(keys.len());
+            let mut out = &mut weights.as_flattened_mut()[keys.start..keys.start + wanted];
+            let mut data = data;
+            loop {
+                let n = match out.len() {
+                    0 => break,
+                    8.. if S::WIDE => {
+                        out[..8].copy_from_slice(&scores::<S, 8>(s, q, data, stride));
+                        8
                     }
+                    4.. => {
+                        out[..4].copy_from_slice(&scores::<S, 4>(s, q, data, stride));
+                        4
+                    }
+                    _ => {
+                        out[..1].copy_from_slice(&scores::<S, 1>(s, q, data, stride));
+                        1
+                    }
+                };
+                out = &mut out[n..];
+                if !out.is_empty() {
+                    data = &data[n * stride..];
                 }
             }
         }
+    }
 
-        for ((row, weights), sums) in
-            rows.clone().zip(weights.chunks_exact_mut(SPLIT / 16)).zip(partials.chunks_exact_mut(row_vectors))
-        {
-            let count = count(row);
-            weights.as_flattened_mut()[count..].fill(f32::NEG_INFINITY);
+    /// Scores of each row to exponentials; their maximum and sum to the row's partial, whose values become zero.
+    #[inline(always)]
+    fn exponentials<S: Simd>(&self, s: S, weights: &mut [[f32; 16]], partials: &mut [[f32; 16]]) {
+        let scale = s.splat(self.call.scale);
+        let rows = weights.chunks_exact_mut(SPLIT / 16).zip(partials.chunks_exact_mut(1 + self.call.vectors()));
+        for (row, (weights, partials)) in self.rows.clone().zip(rows) {
+            let count = self.count(row);
             let weights = &mut weights[..count.div_ceil(16)];
             for (i, chunk) in weights.iter_mut().enumerate() {
-                let scaled = match call.mask {
+                let scaled = match self.call.mask {
                     Mask::Bias { keys, bias } => {
-                        let first = begin + 16 * i;
-                        let bias = &bias[row / group * keys + first..][..(keys - first).min(16)];
+                        let first = self.begin + 16 * i;
+                        let bias = &bias[row / self.call.group() * keys + first..][..(keys - first).min(16)];
                         s.fma(s.load(chunk), scale, s.load_part(bias, 0.0))
                     }
                     _ => s.mul(s.load(chunk), scale),
                 };
                 s.store(scaled, chunk);
             }
-            // A negative or zero factor may have turned the padding around.
             weights.as_flattened_mut()[count..].fill(f32::NEG_INFINITY);
             let (_, max) = min_max(s, weights.as_flattened());
-            let partial = partial(sums);
+            let partial = partial(partials);
             *partial.max = max;
-            *partial.sum = if max == f32::NEG_INFINITY { 0.0 } else { exp_minus_max(s, weights, max) };
-            if *partial.sum == 0.0 {
+            if max == f32::NEG_INFINITY {
+                *partial.sum = 0.0;
                 weights.as_flattened_mut().fill(0.0);
+            } else {
+                *partial.sum = exp_minus_max(s, weights, max);
             }
             partial.values.fill([0.0; 16]);
         }
+    }
 
-        for block in (0..most).step_by(KEYS) {
-            let keys = block..most.min(block + KEYS);
-            let (data, stride) =
-                dense(s, &call.v, kv_head, begin + keys.start..begin + keys.end, dim, &mut dense_rows[..]);
-            let wanted = |row: usize| count(row).saturating_sub(keys.start).min(keys.len());
-            let weight = |i: usize, part: Range<usize>| {
-                &weights[i * (SPLIT / 16)..][..SPLIT / 16].as_flattened()
-                    [keys.start + part.start..keys.start + part.end]
-            };
-            let mut i = 0;
-            while i < rows.len() {
-                let row = rows.start + i;
-                let sums = &mut partials[i * row_vectors..];
-                let n = wanted(row);
-                // Rows of one query see the same keys; rows further down may see more, and take those alone.
-                let together = |r: usize| i + r <= rows.len() && wanted(row + r - 1) == n;
-                if S::WIDE && together(4) {
-                    add_all_values::<S, 4>(
-                        s,
-                        [0, 1, 2, 3].map(|r| weight(i + r, 0..n)),
-                        data,
-                        stride,
-                        sums,
-                        row_vectors,
-                    );
-                    i += 4;
-                } else if S::WIDE && together(3) {
-                    add_all_values::<S, 3>(s, [0, 1, 2].map(|r| weight(i + r, 0..n)), data, stride, sums, row_vectors);
-                    i += 3;
-                } else if together(2) {
-                    add_all_values::<S, 2>(s, [0, 1].map(|r| weight(i + r, 0..n)), data, stride, sums, row_vectors);
-                    i += 2;
-                } else {
-                    add_all_values::<S, 1>(s, [weight(i, 0..n)], data, stride, sums, row_vectors);
-                    i += 1;
+    /// Adds the weighted values of the keys `keys` to the partials of all rows that see them.
+    #[inline(always)]
+    fn block_values<S: Simd>(
+        &self,
+        s: S,
+        kv_head: usize,
+        keys: Range<usize>,
+        weights: &[[f32; 16]],
+        partials: &mut [[f32; 16]],
+        dense_rows: &mut [[f32; 16]],
+    ) {
+        let at = self.begin + keys.start..self.begin + keys.end;
+        let (data, stride) = dense(s, &self.call.v, kv_head, at, self.call.head_dim, dense_rows);
+        let row_vectors = 1 + self.call.vectors();
+        let wanted = |i: usize| self.count(self.rows.start + i).saturating_sub(keys.start).min(keys.len());
+        let mut i = 0;
+        while i < self.rows.len() {
+            let n = wanted(i);
+            // Rows of one query see the same keys; of later queries perhaps more.
+            let most = if S::WIDE { 4 } else { 2 };
+            let alike = (i + 1..self.rows.len().min(i + most)).take_while(|&j| wanted(j) == n).count() + 1;
+            let weight = |r: usize| &weights[(i + r) * (SPLIT / 16)..][..SPLIT / 16].as_flattened()[keys.start..keys.start + n];
+            let sums = &mut partials[i * row_vectors..];
+            match alike {
+                4.. if S::WIDE => {
+                    add_all_values::<S, 4>(s, [weight(0), weight(1), weight(2), weight(3)], data, stride, sums, row_vectors);
                 }
+                3 if S::WIDE => {
+                    add_all_values::<S, 3>(s, [weight(0), weight(1), weight(2)], data, stride, sums, row_vectors);
+                }
+                2.. => add_all_values::<S, 2>(s, [weight(0), weight(1)], data, stride, sums, row_vectors),
+                _ => add_all_values::<S, 1>(s, [weight(0)], data, stride, sums, row_vectors),
             }
+            i += alike;
         }
     }
 }
@@ -505,24 +592,21 @@ impl KernelSet {
             self.run(Finish(total, out));
         };
 
-        if blocks == 1 && splits > 1 && pool.threads() > 1 {
-            // [kv_heads][splits][rows][row_vectors]
-            let mut partials = vec![[0.0; 16]; call.kv_heads * splits * rows * row_vectors];
-            pool.parallel_chunks(&mut partials, rows * row_vectors, |i, partials| {
+        if blocks == 1 {
+            // [splits][kv_heads][rows][row_vectors]: all heads of a split together, since their keys lie side by side.
+            let split_vectors = call.kv_heads * rows * row_vectors;
+            let mut partials = vec![[0.0; 16]; splits * split_vectors];
+            pool.parallel_chunks(&mut partials, split_vectors, |split, partials| {
                 SCRATCH.with_borrow_mut(|scratch| {
-                    scratch.resize(scratch_vectors(rows, call.vectors()), [0.0; 16]);
-                    let (kv_head, split) = (i / splits, i % splits);
-                    self.run(SplitRows { call, kv_head, rows: 0..rows, split, partials, scratch });
+                    self.run(SplitRows { call, kv_heads: 0..call.kv_heads, rows: 0..rows, split, partials, scratch });
                 });
             });
-            for (kv_head, partials) in partials.chunks_exact_mut(splits * rows * row_vectors).enumerate() {
-                let (total, rest) = partials.split_at_mut(rows * row_vectors);
-                for next in rest.chunks_exact_mut(rows * row_vectors) {
-                    self.run(Merge(total, next, row_vectors));
-                }
-                for (row, total) in total.chunks_exact_mut(row_vectors).enumerate() {
-                    finish(kv_head, row, total);
-                }
+            let (total, rest) = partials.split_at_mut(split_vectors);
+            for next in rest.chunks_exact_mut(split_vectors) {
+                self.run(Merge(total, next, row_vectors));
+            }
+            for (i, total) in total.chunks_exact_mut(row_vectors).enumerate() {
+                finish(i / rows, i % rows, total);
             }
             return;
         }
@@ -530,23 +614,23 @@ impl KernelSet {
         pool.parallel_for(call.kv_heads * blocks, |i| {
             let (kv_head, block) = (i / blocks, i % blocks);
             let rows = block * ROWS..rows.min((block + 1) * ROWS);
-            let last = call.keys((rows.end - 1) / group).div_ceil(SPLIT);
+            let splits = call.keys((rows.end - 1) / group).div_ceil(SPLIT);
             let size = rows.len() * row_vectors;
+            let mut partials = vec![[0.0; 16]; 2 * size];
+            let (total, next) = partials.split_at_mut(size);
             SCRATCH.with_borrow_mut(|scratch| {
-                scratch.resize(2 * size + scratch_vectors(rows.len(), call.vectors()), [0.0; 16]);
-                let (total, scratch) = scratch.split_at_mut(size);
-                let (next, scratch) = scratch.split_at_mut(size);
-                for split in 0..last {
+                for split in 0..splits {
+                    let (kv_heads, rows) = (kv_head..kv_head + 1, rows.clone());
                     let partials = if split == 0 { &mut *total } else { &mut *next };
-                    self.run(SplitRows { call, kv_head, rows: rows.clone(), split, partials, scratch });
+                    self.run(SplitRows { call, kv_heads, rows, split, partials, scratch });
                     if split > 0 {
                         self.run(Merge(total, next, row_vectors));
                     }
                 }
-                for (row, total) in rows.zip(total.chunks_exact_mut(row_vectors)) {
-                    finish(kv_head, row, total);
-                }
             });
+            for (row, total) in rows.zip(total.chunks_exact_mut(row_vectors)) {
+                finish(kv_head, row, total);
+            }
         });
     }
 }

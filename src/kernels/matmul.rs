@@ -104,8 +104,7 @@ impl KernelSet {
         if rows < m && batch > 1 {
             // Chunks of rows would straddle products; one product at a time keeps them apart.
             for (i, out) in out.chunks_exact_mut(m * n).enumerate() {
-                let product =
-                    MatrixProduct { batch: 1, a: &a[i * m * k..][..m * k], b: &b[i * n * k..][..n * k], ..product };
+                let product = MatrixProduct { batch: 1, a: &a[i * m * k..][..m * k], b: &b[i * n * k..][..n * k], ..product };
                 self.matmul(pool, product, out);
             }
             return;

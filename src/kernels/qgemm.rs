@@ -69,11 +69,7 @@ impl KernelSet {
         let mut work = 0;
         let products = products.map(|QuantizedProduct { activations, weights, clamp, out }| {
             let shape = weights.shape();
-            assert_eq!(
-                (activations.k(), activations.group()),
-                (shape.k, shape.group),
-                "activations and weights differ"
-            );
+            assert_eq!((activations.k(), activations.group()), (shape.k, shape.group), "activations and weights differ");
             assert_eq!(out.len(), activations.rows() * shape.n, "output has not rows · n elements");
             work += activations.rows() * shape.n * shape.k;
             Shared { activations, weights, clamp, out: SharedMut::new(out) }

@@ -38,8 +38,8 @@ pub struct QuantizedRows {
     k: usize,
     group: usize,
     tile_rows: usize,
-    steps: Vec<Step>,      // [blocks][row_steps][rows of the block]
-    starts: Vec<i32>,      // [blocks][groups][rows of the block]: −8 · Σ of the group
+    steps: Vec<Step>,    // [blocks][row_steps][rows of the block]
+    starts: Vec<i32>,    // [blocks][groups][rows of the block]: −8 · Σ of the group
     quants: Vec<RowQuant>, // [rows]
 }
 

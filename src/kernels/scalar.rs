@@ -39,6 +39,8 @@ impl Simd for Scalar {
         op.eval(self)
     }
     #[inline(always)]
+    fn prefetch<T>(self, _: &T) {}
+    #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
         [x; 16]
     }
@@ -150,8 +152,7 @@ impl Simd for Scalar {
                 for (c, sum) in sums.iter_mut().enumerate() {
                     for i in 0..4 {
                         let byte = i32::from(line.0[4 * c + i]);
-                        *sum +=
-                            ((byte & 15) - 8) * i32::from(low[i] as i8) + ((byte >> 4) - 8) * i32::from(high[i] as i8);
+                        *sum += ((byte & 15) - 8) * i32::from(low[i] as i8) + ((byte >> 4) - 8) * i32::from(high[i] as i8);
                     }
                 }
             }

@@ -35,6 +35,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Runs `op` compiled for this instruction set.
     fn run<O: Op>(self, op: O) -> O::Out;
 
+    /// Asks for the cache line that holds `*at` to be brought near.
+    fn prefetch<T>(self, at: &T);
     /// All lanes `x`.
     fn splat(self, x: f32) -> Self::F;
     /// Lane i = `xs[i]`.

@@ -195,8 +195,7 @@ impl PackedWeights {
                 return Err(PackError::Length { what, found, needed: needed.unwrap_or(usize::MAX) });
             }
         }
-        let mut packed =
-            Self { shape, bits, bf16_scales: scales.fit_bf16(), has_bias: bias.is_some(), lines: Vec::new() };
+        let mut packed = Self { shape, bits, bf16_scales: scales.fit_bf16(), has_bias: bias.is_some(), lines: Vec::new() };
         let tile_lines = packed.tile_lines();
         packed.lines = vec![Line::ZERO; packed.tiles() * tile_lines];
         let mut inputs = vec![0i8; shape.k];

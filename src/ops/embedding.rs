@@ -106,7 +106,7 @@ impl<'a> Table<'a> {
         let &[rows, bytes] = &weight.dims[..] else {
             return Err(OpError::Shape { what: "the table", dims: weight.dims.clone() }.into());
         };
-        let dim = bytes * code.per_byte();
+        let dim = bytes.saturating_mul(code.per_byte());
         let groups = match scales.dims[..] {
             [n] if n == rows => 1,
             [n, groups] if n == rows && groups > 0 && dim.is_multiple_of(groups) => groups,

@@ -26,11 +26,14 @@ pub(super) fn causal_start(graph: &Graph, before: &Before, mask: ValueId) -> Opt
             Element::Real(_) => None,
         });
     }
-    triangle(graph, before, mask, HIDDEN, |element| match element {
-        Element::Real(0.0) => Some(true),
-        Element::Real(f32::NEG_INFINITY) => Some(false),
-        _ => None,
-    })
+    let real = |low: f32| {
+        triangle(graph, before, mask, low, |element| match element {
+            Element::Real(0.0) => Some(true),
+            Element::Real(real) if real <= low => Some(false),
+            _ => None,
+        })
+    };
+    real(f32::NEG_INFINITY).or_else(|| real(HIDDEN))
 }
 
 enum Element {
@@ -114,4 +117,68 @@ fn triangle_offset(graph: &Graph, table: ValueId, visible: impl Fn(Element) -> O
         }
     }
     Some(offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::storage::Blob;
+    use crate::graph::SymbolSource;
+    use crate::graph::testing::{dims, f32_blob};
+
+    /// A bool or real table, cut at `start` to `rows`, as a mask; hidden places hold `low`.
+    fn start_of(table: &[&str], start: Option<Int>, rows: usize, low: f32) -> Option<Int> {
+        let mut graph = Graph::new("g");
+        graph.symbol("start", SymbolSource::InputItem { input: 0, index: 0 }, 0, 3);
+        graph.add_input("start", DType::I64, dims(&[1]));
+        let shape = [table.len(), table[0].len()];
+        let seen: Vec<u8> = table.iter().flat_map(|row| row.bytes().map(|byte| u8::from(byte == b'x'))).collect();
+        let real: Vec<f32> = seen.iter().map(|&seen| if seen == 1 { 0.0 } else { low }).collect();
+        let boolean = graph.add_constant("table", DType::Bool, &shape, None, Blob::from_vec(seen));
+        let real = graph.add_constant("table", DType::F32, &shape, None, f32_blob(&real));
+        let cut = dims(&[rows, shape[1]]);
+        let mut slice = |table, dtype| match start {
+            Some(start) => graph.emit("n", Op::Slice { axis: 0, start, step: 1 }, &[table], dtype, cut.clone()),
+            None => table,
+        };
+        let [condition, real] = [slice(boolean, DType::Bool), slice(real, DType::F32)];
+        let [zero, hidden] = [0.0, low].map(|value| graph.add_scalar_f32("s", value));
+        let chosen = graph.emit("n", Op::Where, &[condition, zero, hidden], DType::F32, cut.clone());
+        let unsqueezed = dims(&[1, 1, rows, shape[1]]);
+        let mask = graph.emit("n", Op::Reshape, &[chosen], DType::F32, unsqueezed);
+        let before = Before::of(&graph);
+        let found = causal_start(&graph, &before, mask);
+        assert_eq!(causal_start(&graph, &before, real), found, "as bool and as real");
+        found
+    }
+
+    const TRIANGLE: [&str; 4] = ["x...", "xx..", "xxx.", "xxxx"];
+    const LOW: f32 = f32::NEG_INFINITY;
+
+    #[test]
+    fn a_triangle_is_causal_from_where_it_is_cut() {
+        let symbol = Int::Symbol(crate::graph::SymbolId(0));
+        assert_eq!(start_of(&TRIANGLE, Some(symbol), 2, LOW), Some(symbol));
+        assert_eq!(start_of(&TRIANGLE, Some(Int::Const(2)), 2, LOW), Some(Int::Const(2)));
+        assert_eq!(start_of(&TRIANGLE, None, 4, LOW), Some(Int::Const(0)));
+        assert_eq!(start_of(&["xx..", "xxx."], None, 2, LOW), Some(Int::Const(1)));
+        assert_eq!(start_of(&["...", "x..", "xx."], None, 3, LOW), Some(Int::Const(-1)));
+        assert_eq!(start_of(&TRIANGLE, Some(symbol), 2, -1e31), Some(symbol));
+    }
+
+    #[test]
+    fn anything_else_is_not() {
+        let symbol = Int::Symbol(crate::graph::SymbolId(0));
+        for table in [
+            ["x...", "xx..", "xxx.", "xx.x"],
+            ["xxxx"; 4],
+            ["....", ".x..", "xxx.", "xxxx"],
+            ["x...", "x...", "xxx.", "xxxx"],
+        ] {
+            assert_eq!(start_of(&table, Some(symbol), 2, LOW), None, "{table:?}");
+        }
+        assert_eq!(start_of(&["xx..", "xxx.", "xxxx", "xxxx"], Some(symbol), 2, LOW), None, "the cut is off by one");
+        assert_eq!(start_of(&TRIANGLE, Some(symbol), 2, -1e9), None, "a score may outweigh it");
+        assert_eq!(start_of(&["...", "x..", "xx."], None, 3, -1e31), None, "its first row would be even, not zero");
+    }
 }

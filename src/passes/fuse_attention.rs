@@ -24,8 +24,19 @@ impl Pass for FuseAttention {
 
     fn run(&self, graph: &mut Graph) -> Result<usize> {
         let before = Before::of(graph);
-        let found: HashMap<NodeId, Found> =
-            (0..before.nodes().len()).filter_map(|id| Some((id, find(graph, &before, id)?))).collect();
+        let mut starts = HashMap::new();
+        let mut found: HashMap<NodeId, Found> = HashMap::new();
+        for id in 0..before.nodes().len() {
+            if let Some(mut attention) = find(graph, &before, id) {
+                let mask = attention.mask;
+                let start =
+                    mask.and_then(|mask| *starts.entry(mask).or_insert_with(|| causal_start(graph, &before, mask)));
+                if let Some(start) = start {
+                    (attention.start, attention.mask) = (start, None);
+                }
+                found.insert(id, attention);
+            }
+        }
         let caches = found.values().flat_map(|found| [(found.k, found.layout), (found.v, found.layout)]);
         let updates: HashMap<NodeId, CacheLayout> =
             caches.filter_map(|(cache, layout)| Some((before.producer_id(cache)?, layout))).collect();
@@ -46,9 +57,10 @@ impl Pass for FuseAttention {
 struct Found {
     /// `[batch × heads.., tokens, d]`.
     q: ValueId,
-    /// Rank 4, in `layout`.
     k: ValueId,
     v: ValueId,
+    /// Of keys and of values, in `layout`.
+    cache: [Int; 4],
     layout: CacheLayout,
     scale: f32,
     start: Int,
@@ -80,7 +92,7 @@ fn find(graph: &Graph, before: &Before, id: NodeId) -> Option<Found> {
         if v.scale != 1.0 || !fits_mask(graph, mask, [tokens, positions]) {
             return None;
         }
-        let cache = &graph.value(k.value).shape;
+        let cache = k.shape;
         let (batch, kv_heads, cached, d) = match layout {
             CacheLayout::PositionMajor => (cache[0], cache[2], cache[1], cache[3]),
             CacheLayout::HeadMajor => (cache[0], cache[1], cache[2], cache[3]),
@@ -93,18 +105,18 @@ fn find(graph: &Graph, before: &Before, id: NodeId) -> Option<Found> {
             shape.len() >= 2 && shape.ends_with(&[tokens, d]) && volume(&shape[..shape.len() - 2]) == leading
         };
         let plain = [q.value, k.value, v.value].iter().all(|&id| is_plain_f32(graph, id));
-        if !plain || !fits(q_shape) || !fits(out) || cached != positions || graph.value(v.value).shape != *cache {
+        if !plain || !fits(q_shape) || !fits(out) || cached != positions || v.shape != cache {
             return None;
         }
-        let causal = causal_start(graph, before, mask);
         Some(Found {
             q: q.value,
             k: k.value,
             v: v.value,
+            cache,
             layout,
             scale: q.scale * k.scale * product.scale,
-            start: causal.unwrap_or(Int::Const(0)),
-            mask: if causal.is_some() { None } else { Some(mask) },
+            start: Int::Const(0),
+            mask: Some(mask),
             sizes: [batch, tokens, heads, d, positions],
         })
     })
@@ -160,6 +172,8 @@ struct Cached {
     /// Query heads of one head of the cache.
     group: i64,
     position_major: bool,
+    /// The shape of rank 4 to give it; most have it.
+    shape: [Int; 4],
 }
 
 /// Keys and values in one layout: position-major only if both are.
@@ -177,10 +191,10 @@ fn key_and_value(graph: &Graph, before: &Before, used: [(ValueId, bool); 2]) -> 
     None
 }
 
-/// Follows the matrices `[positions, d]` (`[d, positions]` if `transposed`) of every query head back to a value of
-/// rank 4; with `turn`, through the transpose of a position-major one.
+/// Follows the matrices `[positions, d]` (`[d, positions]` if `transposed`) of every query head back to where they come
+/// from; with `turn`, through the transpose of a position-major value.
 fn cached(graph: &Graph, before: &Before, value: ValueId, mut transposed: bool, turn: bool) -> Option<Cached> {
-    let mut found = Cached { value, scale: 1.0, group: 1, position_major: false };
+    let mut found = Cached { value, scale: 1.0, group: 1, position_major: false, shape: [Int::Const(0); 4] };
     loop {
         let Scaled { value, scale } = same_matrices(graph, before, found.value);
         found.value = value;
@@ -196,11 +210,39 @@ fn cached(graph: &Graph, before: &Before, value: ValueId, mut transposed: bool, 
                 (found.value, found.position_major, transposed) = (node.inputs[0], true, false);
                 break;
             }
+            Op::Reshape if turn && !transposed && drops_one_head(graph, node) => {
+                (found.value, found.position_major) = (node.inputs[0], true);
+                break;
+            }
             _ => break,
         }
         found.value = node.inputs[0];
     }
-    (!transposed && graph.value(found.value).shape.len() == 4).then_some(found)
+    if transposed {
+        return None;
+    }
+    let shape = &graph.value(found.value).shape;
+    found.shape = match (shape.len(), shape.last_chunk()?, volume(&shape[..shape.len() - 2])) {
+        (4, _, _) => [shape[0], shape[1], shape[2], shape[3]],
+        (_, &[positions, d], (1, unknown)) if turn && unknown.is_empty() => {
+            found.position_major = true;
+            [1.into(), positions, 1.into(), d]
+        }
+        (_, &[positions, d], (heads, unknown)) if unknown.is_empty() => [1.into(), Int::Const(heads), positions, d],
+        _ => return None,
+    };
+    Some(found)
+}
+
+/// True if `node` makes `[.., positions, d]` of `[batch, positions, 1, d]`: of one head, the transpose is a reshape.
+fn drops_one_head(graph: &Graph, node: &Node) -> bool {
+    let to = &graph.value(node.outputs[0]).shape;
+    match graph.value(node.inputs[0]).shape[..] {
+        [batch, positions, Int::Const(1), d] if to.len() >= 2 => {
+            to.ends_with(&[positions, d]) && volume(&to[..to.len() - 2]) == volume(&[batch])
+        }
+        _ => false,
+    }
 }
 
 /// How often `node` repeats each head: it expands `[batch, heads, 1, .., ..]` along its axis of one.
@@ -230,7 +272,13 @@ fn filled_with(graph: &Graph, before: &Before, value: ValueId) -> Option<f32> {
     match before.producer(value) {
         Some(Node { op: Op::Fill { value }, .. }) => Some(*value as f32),
         Some(Node { op: Op::Expand | Op::Reshape, inputs, .. }) => graph.scalar_f32(inputs[0]),
-        _ => graph.scalar_f32(value),
+        Some(_) => None,
+        None => {
+            let data = graph.constant(value).filter(|_| is_plain_f32(graph, value))?;
+            let (elements, _) = data.as_chunks::<4>();
+            let first = elements.first()?;
+            elements.iter().all(|element| element == first).then(|| f32::from_le_bytes(*first))
+        }
     }
 }
 
@@ -240,7 +288,9 @@ fn replace(graph: &mut Graph, root: &Node, found: &Found) -> Option<Vec<Node>> {
     let mut replacement = Replacement::new();
     let q = replacement.emit(graph, root, Op::Reshape, &[found.q], vec![batch, heads, tokens, d]);
     let q = replacement.emit(graph, root, swap(), &[q], vec![batch, tokens, heads, d]);
-    let mut inputs = vec![q, found.k, found.v];
+    let [k, v] =
+        [found.k, found.v].map(|cache| replacement.emit(graph, root, Op::Reshape, &[cache], found.cache.to_vec()));
+    let mut inputs = vec![q, k, v];
     if let Some(mask) = found.mask {
         let leading = graph.value(mask).shape.len().saturating_sub(2);
         let shape = [vec![Int::Const(1); leading], vec![tokens, positions]].concat();

@@ -237,7 +237,8 @@ fn rotated_half(graph: &Graph, before: &Before, root: &Node) -> Option<Found> {
 mod tests {
     use super::super::{DeadCode, simplify::Simplify};
     use super::*;
-    use crate::graph::testing::{Llama, RotaryForm, assert_close};
+    use crate::graph::interpret::{Interpreter, Tensor};
+    use crate::graph::testing::{Llama, Rng, RotaryForm, assert_close, dims, f32_blob};
 
     fn fused(llama: &Llama) -> Graph {
         let mut graph = llama.build();
@@ -304,13 +305,43 @@ mod tests {
     }
 
     #[test]
-    fn head_major_operands_are_turned_and_the_tables_stay() {
-        let mut graph = Llama { rotary: RotaryForm::Halves, layers: 1, ..Llama::default() }.build();
-        let before = Llama::default();
-        let _ = before;
-        let shape =
-            |rows: i64, across: i64| token_axis(&[1, rows, across, 4].map(Int::Const), [5, 7].map(Int::Const), 4);
-        assert_eq!((shape(5, 1), shape(1, 7), shape(7, 1), shape(5, 7)), (Some(1), Some(2), None, None));
-        graph.nodes.clear();
+    fn head_major_operands_are_turned() {
+        let mut graph = Graph::new("g");
+        let x = graph.add_input("x", DType::F32, dims(&[1, 2, 3, 4]));
+        let tables = [Rng(3).reals(6), Rng(4).reals(6)]
+            .map(|data| graph.add_constant("table", DType::F32, &[1, 1, 3, 2], None, f32_blob(&data)));
+        let half = dims(&[1, 2, 3, 2]);
+        let mut emit = |op, inputs: &[ValueId]| graph.emit("n", op, inputs, DType::F32, half.clone());
+        let [re, im] = [0, 2].map(|start: usize| emit(Op::Slice { axis: 3, start: start.into(), step: 1 }, &[x]));
+        let multiply = Op::Binary(BinaryOp::Multiply);
+        let [rc, is, rs, ic] =
+            [(re, 0), (im, 1), (re, 1), (im, 0)].map(|(x, t)| emit(multiply.clone(), &[x, tables[t]]));
+        let first = emit(Op::Binary(BinaryOp::Subtract), &[rc, is]);
+        let second = emit(Op::Binary(BinaryOp::Add), &[ic, rs]);
+        let joined = graph.emit("n", Op::Concat { axis: 3 }, &[first, second], DType::F32, dims(&[1, 2, 3, 4]));
+        graph.outputs.push(joined);
+        let run = |graph: &Graph| {
+            let x = Tensor::f32(&[1, 2, 3, 4], Rng(9).reals(24));
+            vec![Interpreter::new(graph).unwrap().run(&[x]).unwrap()[0].reals().unwrap().to_vec()]
+        };
+        let before = run(&graph);
+        assert_eq!(FuseRotary.run(&mut graph).unwrap(), 1);
+        graph.verify().unwrap();
+        assert_eq!(graph.nodes.iter().filter(|node| matches!(node.op, Op::Rotary { .. })).count(), 1);
+        assert!(!graph.nodes.iter().any(|node| matches!(node.op, Op::Concat { .. })));
+        assert_close(&run(&graph), &before, "head-major");
+    }
+
+    #[test]
+    fn tables_are_matched_by_the_axis_they_run_along() {
+        let [five, seven] = [5, 7].map(Int::Const);
+        let axis = |table: &[i64]| {
+            let table: Vec<Int> = table.iter().map(|&dim| Int::Const(dim)).collect();
+            token_axis(&table, [five, seven], 4)
+        };
+        assert_eq!([axis(&[1, 5, 1, 4]), axis(&[5, 1, 4])], [Some(1); 2]);
+        assert_eq!([axis(&[1, 1, 7, 4]), axis(&[7, 4])], [Some(2); 2]);
+        let others: [&[i64]; 6] = [&[1, 7, 1, 4], &[1, 5, 7, 4], &[2, 5, 1, 4], &[1, 5, 1, 2], &[4], &[1, 1, 5, 1, 4]];
+        assert!(others.iter().all(|table| axis(table).is_none()));
     }
 }

@@ -7,7 +7,6 @@ use crate::graph::{CacheLayout, Int, Node, Op, ValueKind};
 fn optimized(graph: &mut Graph) -> Vec<(&'static str, usize)> {
     let mut counts = Vec::new();
     standard()
-        .unwrap()
         .run(graph, None, &mut |name, graph| {
             counts.push((name, graph.nodes.len()));
             Ok(())
@@ -23,7 +22,7 @@ fn count(graph: &Graph, is: impl Fn(&Op) -> bool) -> usize {
 #[test]
 fn the_order_is_pinned() {
     assert_eq!(
-        standard().unwrap().names(),
+        standard().names(),
         [
             "constant-fold",
             "simplify",
@@ -65,6 +64,21 @@ fn a_llama_in_plain_operators_becomes_fused_nodes_alone() {
             }
             let masks = graph.values.iter().filter(|value| value.name == "mask").count();
             assert_eq!(masks, 0, "{what}");
+        }
+    }
+}
+
+#[test]
+fn any_number_of_heads_may_share_a_cache() {
+    for attention in [AttentionForm::Plain, AttentionForm::PositionMajor, AttentionForm::CacheLess] {
+        for kv_heads in [1, 4] {
+            let llama = Llama { attention, kv_heads, ..Llama::default() };
+            let mut graph = llama.build();
+            let before = llama.logits(&graph);
+            optimized(&mut graph);
+            assert_close(&llama.logits(&graph), &before, &format!("{attention:?}, {kv_heads} heads"));
+            assert_eq!(count(&graph, |op| matches!(op, Op::Attention { .. })), 2, "{attention:?} {kv_heads}\n{graph}");
+            assert_eq!(count(&graph, |op| matches!(op, Op::Permute { .. } | Op::MatMul { .. })), 0, "{graph}");
         }
     }
 }
@@ -167,7 +181,7 @@ fn each_pass_alone_keeps_the_results() {
             assert_close(&llama.logits(graph), &before, &format!("{attention:?} after {name}"));
             Ok(())
         };
-        standard().unwrap().run(&mut graph, None, observe).unwrap();
+        standard().run(&mut graph, None, observe).unwrap();
     }
 }
 

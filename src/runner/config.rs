@@ -15,6 +15,15 @@ pub enum EvalMode {
 }
 
 impl EvalMode {
+    /// The mode's name in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kv => "kv",
+            Self::Hybrid => "hybrid",
+            Self::Lookahead => "lookahead",
+        }
+    }
+
     /// From upstream's number.
     pub fn from_number(number: i64) -> Result<Self> {
         match number {
@@ -92,7 +101,8 @@ pub struct GenerationConfig {
     pub seq_len: usize,
     /// Most tokens to generate in this turn, the one that the prefill makes included. `None`: no limit of its own.
     pub max_new_tokens: Option<usize>,
-    /// Most decode steps in this turn. `None`: no limit of its own.
+    /// Most tokens to take from decode steps in this turn, the one that the prefill makes not included. `None`: no
+    /// limit of its own.
     pub max_decode_steps: Option<usize>,
     /// 0 takes the likeliest token; above 0 samples. Negative or not finite is refused.
     pub temperature: f32,

@@ -1,12 +1,34 @@
 //! The runner, in the five parts of the upstream refactor (PR 10578): DecoderRunner, PromptProcessor, TokenGenerator,
 //! KvManager, BufferAlloc.
+//!
+//! `session` is what callers see. A turn goes through `prompt_processor`, then through `token_generator` or
+//! `lookahead`; all three drive a `stage` (one method with its buffers), sample with `sampler` and report through
+//! `turn`. `model` loads the methods, `io` finds out what their tensors are for.
 
+pub mod attention_mask;
+pub mod buffer_alloc;
 mod config;
+mod decoder_runner;
+mod error;
 mod event;
+mod family;
+mod io;
+pub mod kv_manager;
+mod logits;
+mod lookahead;
+mod model;
+mod prompt_processor;
+mod sampler;
 mod session;
+mod stage;
 mod stats;
+mod token_generator;
+mod turn;
 
 pub use config::{EvalMode, GenerationConfig, KvUpdater, LookaheadConfig, Prompt, RunnerOptions};
+pub use error::RunnerError;
 pub use event::{FinishReason, Generation, LogitsRow, TokenEvent};
+pub use family::{CacheMode, FAMILIES, Family};
+pub use io::{IoError, Place};
 pub use session::{Canceller, Runner};
 pub use stats::Stats;

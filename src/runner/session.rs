@@ -1,13 +1,24 @@
 //! A loaded model with its context: turns go in, tokens come out.
 
-use super::config::{GenerationConfig, Prompt, RunnerOptions};
-use super::event::{Generation, TokenEvent};
-use crate::error::{Error, Result, Status};
+use super::config::{EvalMode, GenerationConfig, Prompt, RunnerOptions};
+use super::error::RunnerError;
+use super::event::{FinishReason, Generation, TokenEvent};
+use super::family::{CacheMode, Family};
+use super::lookahead::Lookahead;
+use super::model::Model;
+use super::prompt_processor::process_prompt;
+use super::sampler::Sampler;
+use super::stats::{Stats, now_ms};
+use super::token_generator;
+use super::turn::Turn;
+use crate::error::Result;
 use crate::runtime::Module;
-use crate::tokenizer::{TokenId, Tokenizer};
+use crate::tokenizer::{Specials, TokenId, Tokenizer};
+use crate::{log_info, log_warning};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Stops a runner from another thread: at the next token or prefill block.
 #[derive(Debug, Clone, Default)]
@@ -22,50 +33,159 @@ impl Canceller {
 
 /// A model, its KV cache and its place in the context.
 pub struct Runner {
+    model: Model,
+    lookahead: Option<Lookahead>,
+    sampler: Sampler,
     tokenizer: Arc<dyn Tokenizer>,
+    eos_ids: Vec<TokenId>,
     canceller: Canceller,
+    /// A turn began and did not end well.
+    poisoned: bool,
+    load_ms: [i64; 2],
 }
 
 impl Runner {
     /// Loads the methods that the mode needs, resolves tensor roles and allocates every buffer.
-    pub fn load(_module: Box<dyn Module>, tokenizer: Arc<dyn Tokenizer>, _options: RunnerOptions) -> Result<Self> {
-        Ok(Self { tokenizer, canceller: Canceller::default() })
+    pub fn load(module: Box<dyn Module>, tokenizer: Arc<dyn Tokenizer>, options: RunnerOptions) -> Result<Self> {
+        let load_start_ms = options.load_started_ms.unwrap_or_else(now_ms);
+        let family = Family::from_name(options.decoder_model_version.as_deref().unwrap_or("llama2"))?;
+        if options.eval_mode == Some(EvalMode::Lookahead) && options.lookahead.is_none() {
+            return Err(RunnerError::LookaheadUnset.into());
+        }
+        let model = Model::load(module, &options)?;
+        let lookahead = match (model.mode, options.lookahead, &model.decode) {
+            (EvalMode::Lookahead, Some(config), Some(decode)) => Some(Lookahead::new(config, decode.ar())?),
+            (EvalMode::Lookahead, ..) => return Err(RunnerError::LookaheadNeedsCache.into()),
+            _ => None,
+        };
+        if family.cache_mode == CacheMode::Hybrid && !model.is_windowed() {
+            log_warning!("{} models have a mask for windowed layers, this program has none", family.name);
+        }
+        let eos_ids = eos_ids(&*tokenizer, &model, family, &options.extra_eos);
+        log_info!(
+            "runner: {} mode, context {}, vocabulary {}, {} cache tensors, end tokens {eos_ids:?}",
+            model.mode.name(),
+            model.context_len,
+            model.vocab,
+            model.kv.tensor_count()
+        );
+        let sampler = Sampler::new(model.logits);
+        let load_ms = [load_start_ms, now_ms()];
+        let canceller = Canceller::default();
+        Ok(Self { model, lookahead, sampler, tokenizer, eos_ids, canceller, poisoned: false, load_ms })
     }
 
     /// Runs one turn. `on_token` is called for each token as it is made and may stop the turn.
     ///
-    /// After an error from the model the context is invalid until [`reset`](Self::reset); an error in the arguments
-    /// leaves it as it was.
+    /// A turn that is cancelled before its first token leaves the context as it was. After an error from the model the
+    /// context is invalid until [`reset`](Self::reset); an error in the arguments leaves it as it was.
     pub fn generate(
         &mut self,
-        _prompt: Prompt<'_>,
-        _config: &GenerationConfig,
-        _on_token: &mut dyn FnMut(&TokenEvent<'_>) -> ControlFlow<()>,
+        prompt: Prompt<'_>,
+        config: &GenerationConfig,
+        on_token: &mut dyn FnMut(&TokenEvent<'_>) -> ControlFlow<()>,
     ) -> Result<Generation> {
-        Err(Error::new(Status::NotSupported, "generate"))
+        if self.poisoned {
+            return Err(RunnerError::Poisoned.into());
+        }
+        self.sampler.check(config)?;
+        if config.max_new_tokens == Some(0) {
+            return Err(RunnerError::NothingToGenerate.into());
+        }
+        let prompt = self.prompt_tokens(prompt, config)?;
+        let seq_len = self.seq_len(config);
+        self.check_length(prompt.len(), seq_len)?;
+
+        self.canceller.0.store(false, Ordering::Release);
+        // Stays so when an error or a panic in the callback leaves this function early.
+        self.poisoned = true;
+        let generation = self.run_turn(prompt, seq_len, config, on_token)?;
+        self.poisoned = false;
+        Ok(generation)
+    }
+
+    fn run_turn(
+        &mut self,
+        prompt: Vec<TokenId>,
+        seq_len: usize,
+        config: &GenerationConfig,
+        on_token: &mut dyn FnMut(&TokenEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<Generation> {
+        let inference_start_ms = now_ms();
+        self.sampler.begin(config);
+        self.model.decoder.take_execution_time();
+        let expected = seq_len - self.model.kv.len() - prompt.len();
+        let mut turn = Turn {
+            config,
+            prompt: &prompt,
+            seq_len,
+            context_len: self.model.context_len,
+            tokenizer: &*self.tokenizer,
+            eos_ids: &self.eos_ids,
+            sampler: &mut self.sampler,
+            cancelled: &self.canceller.0,
+            on_token,
+            tokens: Vec::with_capacity(expected),
+            sampling: Duration::ZERO,
+        };
+        let end = process_prompt(&mut self.model, &mut turn)?;
+        let prompt_eval_end_ms = now_ms();
+        let finish_reason = match (end, &mut self.lookahead) {
+            (Some(reason), _) => reason,
+            (None, Some(lookahead)) => lookahead.generate(&mut self.model, &mut turn)?,
+            (None, None) => token_generator::generate(&mut self.model, &mut turn)?,
+        };
+        let Turn { tokens, sampling, .. } = turn;
+        let stats = Stats {
+            model_load_start_ms: self.load_ms[0],
+            model_load_end_ms: self.load_ms[1],
+            inference_start_ms,
+            prompt_eval_end_ms,
+            first_token_ms: prompt_eval_end_ms,
+            inference_end_ms: now_ms(),
+            aggregate_sampling_time_ms: sampling.as_millis() as i64,
+            aggregate_model_execution_time_ms: self.model.decoder.take_execution_time().as_millis() as i64,
+            num_prompt_tokens: prompt.len() as i64,
+            num_generated_tokens: tokens.len().saturating_sub(1) as i64,
+        };
+        if matches!(finish_reason, FinishReason::SeqLen | FinishReason::ContextFull) {
+            log_warning!("the turn ended at {} tokens without an end token", self.model.kv.len() + 1);
+        }
+        Ok(Generation { prompt_tokens: prompt, tokens, finish_reason, stats })
     }
 
     /// Forgets the context: position 0, empty cache.
-    pub fn reset(&mut self) {}
+    pub fn reset(&mut self) {
+        self.model.reset();
+        if let Some(lookahead) = &mut self.lookahead {
+            lookahead.reset();
+        }
+        self.poisoned = false;
+    }
 
-    /// Tokens in the context.
+    /// Tokens in the context. The last token of a turn is not among them.
     pub fn position(&self) -> usize {
-        0
+        self.model.kv.len()
     }
 
     /// Most tokens that the context can hold.
     pub fn context_len(&self) -> usize {
-        0
+        self.model.context_len
     }
 
     /// Size of a row of logits.
     pub fn vocab_size(&self) -> usize {
-        0
+        self.model.vocab
+    }
+
+    /// The mode, as asked or as chosen from the program's methods.
+    pub fn eval_mode(&self) -> EvalMode {
+        self.model.mode
     }
 
     /// The tokens that end a generation.
     pub fn eos_ids(&self) -> &[TokenId] {
-        &[]
+        &self.eos_ids
     }
 
     /// The tokenizer.
@@ -77,4 +197,61 @@ impl Runner {
     pub fn canceller(&self) -> Canceller {
         self.canceller.clone()
     }
+
+    fn prompt_tokens(&self, prompt: Prompt<'_>, config: &GenerationConfig) -> Result<Vec<TokenId>> {
+        let tokens = match prompt {
+            Prompt::Text("") => return Err(RunnerError::EmptyPrompt.into()),
+            Prompt::Text(text) => {
+                let bos = if self.position() == 0 { config.num_bos } else { 0 };
+                let tokens = self.tokenizer.encode(text, Specials { bos, eos: 0 })?;
+                if let (&[first, second, ..], Some(bos)) = (tokens.as_slice(), self.tokenizer.bos())
+                    && (first, second) == (bos, bos)
+                {
+                    log_warning!("the prompt begins with two beginning-of-sequence tokens");
+                }
+                tokens
+            }
+            Prompt::Tokens(tokens) => tokens.to_vec(),
+        };
+        let vocab = self.model.vocab;
+        match tokens.iter().enumerate().find(|&(_, &token)| token >= vocab as u64) {
+            _ if tokens.is_empty() => Err(RunnerError::EmptyPrompt.into()),
+            Some((index, &token)) => Err(RunnerError::TokenOutsideVocabulary { index, token, vocab }.into()),
+            None => Ok(tokens),
+        }
+    }
+
+    fn seq_len(&self, config: &GenerationConfig) -> usize {
+        let context_len = self.model.context_len;
+        if config.seq_len > context_len {
+            log_warning!("seq_len {} is above the context length and clamped to {context_len}", config.seq_len);
+        }
+        match config.seq_len {
+            0 => context_len,
+            asked => asked.min(context_len),
+        }
+    }
+
+    fn check_length(&self, need: usize, seq_len: usize) -> Result<(), RunnerError> {
+        let have = self.position();
+        if self.model.decode.is_none() && have > 0 {
+            return Err(RunnerError::OnlyAtStart { position: have });
+        }
+        let limit = self.model.prompt_limit().min(seq_len - 1);
+        if need > limit.saturating_sub(have) {
+            return Err(RunnerError::ContextExceeded { have, need, limit });
+        }
+        Ok(())
+    }
+}
+
+/// The tokenizer's end tokens, the program's, the family's and the caller's.
+fn eos_ids(tokenizer: &dyn Tokenizer, model: &Model, family: &Family, extra: &[TokenId]) -> Vec<TokenId> {
+    let mut ids = tokenizer.eos().to_vec();
+    ids.extend(model.eos_ids.iter().filter_map(|&id| TokenId::try_from(id).ok()));
+    ids.extend(family.end_tokens.iter().filter_map(|piece| tokenizer.id_of(piece)));
+    ids.extend_from_slice(extra);
+    ids.sort_unstable();
+    ids.dedup();
+    ids
 }

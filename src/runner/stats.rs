@@ -1,5 +1,7 @@
 //! Times and counts of a turn, with the names of ExecuTorch's `stats.h`.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 /// Milliseconds since the Unix epoch where a point in time, else milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
@@ -23,4 +25,9 @@ pub struct Stats {
     pub num_prompt_tokens: i64,
     /// Tokens made by decode steps; the one made by the prefill is not counted, as upstream.
     pub num_generated_tokens: i64,
+}
+
+/// Now, in milliseconds since the Unix epoch.
+pub(crate) fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }

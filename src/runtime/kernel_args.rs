@@ -87,6 +87,46 @@ impl<'a> Inputs<'a> {
         }))
     }
 
+    /// Argument `arg` as tensors, in order.
+    pub fn tensors(&self, arg: usize) -> Result<impl ExactSizeIterator<Item = Result<&'a Tensor>>> {
+        let Value::TensorList(list) = self.value(arg)? else { return self.wrong(arg, "tensor list") };
+        let inputs = *self;
+        Ok(list.iter().map(move |&index| inputs.listed(arg, index)))
+    }
+
+    /// Argument `arg` as tensors, in order, with `None` where the program has none. A list of tensors will do.
+    pub fn optional_tensors(&self, arg: usize) -> Result<impl ExactSizeIterator<Item = Result<Option<&'a Tensor>>>> {
+        let (some, optional) = match self.value(arg)? {
+            Value::TensorList(list) => (&list[..], &[][..]),
+            Value::OptionalTensorList(list) => (&[][..], &list[..]),
+            _ => return self.wrong(arg, "optional tensor list"),
+        };
+        let inputs = *self;
+        Ok((0..some.len() + optional.len()).map(move |place| {
+            let index = some.get(place).copied().or_else(|| optional.get(place).copied().flatten());
+            index.map(|index| inputs.listed(arg, index)).transpose()
+        }))
+    }
+
+    fn listed(&self, arg: usize, index: u32) -> Result<&'a Tensor> {
+        match self.at(index as usize) {
+            Some(Value::Tensor(tensor)) => Ok(tensor),
+            None if self.split && index as usize == self.before.len() => Err(RuntimeError::OutputRead { arg }.into()),
+            other => {
+                let kind = other.map_or("missing value", Value::kind);
+                Err(RuntimeError::ArgumentKind { arg, kind, wanted: "list of tensors" }.into())
+            }
+        }
+    }
+
+    /// Argument `arg` as a string.
+    pub fn string(&self, arg: usize) -> Result<&'a str> {
+        match self.value(arg)? {
+            Value::String(string) => Ok(string),
+            _ => self.wrong(arg, "string"),
+        }
+    }
+
     /// Argument `arg` as a real number; integers count.
     pub fn double(&self, arg: usize) -> Result<f64> {
         match self.value(arg)? {
@@ -177,17 +217,22 @@ impl<'a> KernelArgs<'a> {
         self.inputs().bool(arg)
     }
 
-    /// Tensor `output` to write, and every other argument to read. Refused when any other tensor argument shares bytes
-    /// with the output's memory, so views of both may be held. The output's own value cannot be read through the
+    /// Tensor `output` to write, and every other argument to read. Refused when any other tensor argument, alone or in a
+    /// list, shares bytes with the output's memory, so views of both may be held. The output's own value cannot be read through the
     /// inputs; calls that name it twice, as ExecuTorch's do, are fine.
     pub fn split(&mut self, output: usize) -> Result<(Inputs<'_>, &mut Tensor)> {
         let index = self.index(output)?;
         // The whole capacity counts: the kernel may resize the output up to it.
         let out = self.tensor(output)?;
         let out = span(out, out.capacity());
-        let shares = |&other: &u32| match self.values.get(other as usize) {
+        let tensor_shares = |other: u32| match self.values.get(other as usize) {
             Some(Value::Tensor(tensor)) => other as usize != index && overlap(&span(tensor, tensor.byte_len()), &out),
             _ => false,
+        };
+        let shares = |&other: &u32| match self.values.get(other as usize) {
+            Some(Value::TensorList(list)) => list.iter().any(|&other| tensor_shares(other)),
+            Some(Value::OptionalTensorList(list)) => list.iter().flatten().any(|&other| tensor_shares(other)),
+            _ => tensor_shares(other),
         };
         if let Some(arg) = self.args.iter().position(shares) {
             return Err(RuntimeError::SharedMemory { arg, output }.into());

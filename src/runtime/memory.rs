@@ -134,6 +134,10 @@ impl Memory {
     /// The bytes of `tensor` when they lie in this memory, `None` when they are the caller's.
     pub(super) fn find(&self, tensor: &Tensor) -> Option<&[u8]> {
         let (start, len) = (tensor.address() as usize, tensor.byte_len());
+        // An empty tensor may have no buffer behind it.
+        if len == 0 {
+            return Some(&[]);
+        }
         let inside = |base: usize, size: usize| start >= base && start - base <= size && size - (start - base) >= len;
         let own = self.planned.iter().flatten().any(|buffer| inside(buffer.as_ptr() as usize, buffer.len()))
             || self.copies.iter().any(|copy| inside(copy.as_ptr() as usize, copy.len()))

@@ -6,5 +6,5 @@ mod reader;
 mod writer;
 
 pub use error::FlatbufferError;
-pub(crate) use reader::{Buffer, Table, Tables};
+pub(crate) use reader::{Buffer, Scalar, Table, Tables};
 pub(crate) use writer::{Fields, build};

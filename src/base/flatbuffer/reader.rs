@@ -33,7 +33,7 @@ macro_rules! scalar {
         }
     )+};
 }
-scalar!(u8, i8, u16, i32, u32, i64, u64, f64);
+scalar!(u8, i8, u16, i16, i32, u32, i64, u64, f32, f64);
 
 impl Scalar for bool {
     const SIZE: usize = 1;
@@ -99,6 +99,14 @@ impl<'a> Buffer<'a> {
         }
         self.charge(size)?;
         Ok(Table { buffer: self, at, fields: &self.slice(vtable, directory)?[4..] })
+    }
+
+    /// The string that the offset at `at` leads to.
+    fn string(&self, at: usize) -> Result<&'a str> {
+        let (range, _) = self.vector(at, 1)?;
+        self.charge(range.len())?;
+        let at = range.start;
+        std::str::from_utf8(&self.bytes[range]).map_err(|_| FlatbufferError::NotUtf8 { at })
     }
 
     /// The element range of the vector that the offset at `at` leads to, and its element count.
@@ -168,10 +176,15 @@ impl<'a> Table<'a> {
 
     /// The string in field `id`.
     pub fn string(&self, id: u16) -> Result<Option<&'a str>> {
-        let Some(range) = self.byte_range(id)? else { return Ok(None) };
+        self.field(id)?.map(|at| self.buffer.string(at)).transpose()
+    }
+
+    /// The strings of the vector in field `id`; none when it is absent.
+    pub fn strings(&self, id: u16) -> Result<Vec<&'a str>> {
+        let Some(at) = self.field(id)? else { return Ok(Vec::new()) };
+        let (range, _) = self.buffer.vector(at, 4)?;
         self.buffer.charge(range.len())?;
-        let at = range.start;
-        std::str::from_utf8(&self.buffer.bytes[range]).map(Some).map_err(|_| FlatbufferError::NotUtf8 { at })
+        range.step_by(4).map(|at| self.buffer.string(at)).collect()
     }
 
     /// `value`, or the error that this table lacks `field`.

@@ -109,7 +109,7 @@ pub(super) fn decode(value: &Value, data: &[u8]) -> Result<Tensor, InterpretErro
     let data = match &value.quantization {
         None => from_bytes(value.dtype, data),
         Some(quantization) => {
-            let lines = if columns == 0 { 0 } else { count / columns };
+            let lines = count.checked_div(columns).unwrap_or(0);
             Data::Real((0..lines).flat_map(|row| dequantize_row(value, quantization, data, [row, columns])).collect())
         }
     };
@@ -170,6 +170,7 @@ pub(super) fn code_range(dtype: DType, bits: u8) -> (i32, i32) {
 }
 
 /// Quantizes each line of `length` reals to 8 bits and back, as XNNPACK's `qdint8` does.
+#[allow(clippy::manual_clamp, reason = "a zero point that is NaN becomes the lower bound")]
 pub(super) fn round_rows(data: &mut [f32], length: usize) {
     const MIN: f32 = -128.0;
     const MAX: f32 = 127.0;

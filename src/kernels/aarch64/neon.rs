@@ -130,8 +130,7 @@ unsafe fn dot<const M: usize, const I8MM: bool>(
             for (step, rows) in a.iter().enumerate() {
                 for q in 0..4 {
                     let [low, high] = load(step, q).map(|w| vreinterpretq_s32_s8(w));
-                    let (left, right) =
-                        (vreinterpretq_s8_s32(vzip1q_s32(low, high)), vreinterpretq_s8_s32(vzip2q_s32(low, high)));
+                    let (left, right) = (vreinterpretq_s8_s32(vzip1q_s32(low, high)), vreinterpretq_s8_s32(vzip2q_s32(low, high)));
                     for m in (0..M - M % 2).step_by(2) {
                         let x = two_rows(rows, m);
                         sums[m][q] = smmla(sums[m][q], x, left);
@@ -175,6 +174,10 @@ impl<const I8MM: bool> Simd for Neon<I8MM> {
     fn run<O: Op>(self, op: O) -> O::Out {
         // SAFETY: `self` proves that the machine has the features the chosen function is compiled for.
         unsafe { if I8MM { run_i8mm(self, op) } else { run_dotprod(self, op) } }
+    }
+    #[inline(always)]
+    fn prefetch<T>(self, at: &T) {
+        with!(asm!("prfm pldl1keep, [{at}]", at = in(reg) std::ptr::from_ref(at), options(nostack, preserves_flags, readonly)));
     }
     #[inline(always)]
     fn splat(self, x: f32) -> F {

@@ -53,6 +53,10 @@ impl Simd for Avx2 {
         unsafe { run(self, op) }
     }
     #[inline(always)]
+    fn prefetch<T>(self, at: &T) {
+        with!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(at).cast()))
+    }
+    #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
         with!([_mm256_set1_ps(x); 2])
     }
@@ -163,8 +167,8 @@ impl Simd for Avx2 {
     fn store_i8(self, v: Self::F, out: &mut [i8; 16]) {
         with!({
             let (low, high) = (_mm256_cvtps_epi32(v[0]), _mm256_cvtps_epi32(v[1]));
-            let halves =
-                [low, high].map(|x| _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x)));
+            let halves = [low, high]
+                .map(|x| _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x)));
             _mm_storeu_si128(out.as_mut_ptr().cast(), _mm_packs_epi16(halves[0], halves[1]));
         })
     }
@@ -227,8 +231,7 @@ impl Simd for Avx2 {
                         }
                     }
                     for m in 0..M {
-                        let wide =
-                            _mm256_add_epi32(_mm256_madd_epi16(low[m], one), _mm256_madd_epi16(high[m], sixteen));
+                        let wide = _mm256_add_epi32(_mm256_madd_epi16(low[m], one), _mm256_madd_epi16(high[m], sixteen));
                         sums[m][half] = _mm256_add_epi32(sums[m][half], wide);
                     }
                 }

@@ -51,6 +51,10 @@ impl Simd for Avx512 {
         unsafe { run(self, op) }
     }
     #[inline(always)]
+    fn prefetch<T>(self, at: &T) {
+        with!(_mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(at).cast()))
+    }
+    #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
         with!(_mm512_set1_ps(x))
     }

@@ -104,7 +104,7 @@ fn optional_tensor_that_names_a_null_is_absent() {
 fn constant_that_no_tensor_uses_is_dropped() {
     let mut program = sample();
     program.add_constant(vec![1; 64]);
-    assert_eq!(read(program.to_bytes().unwrap()).unwrap().constants[3][..], []);
+    assert!(read(program.to_bytes().unwrap()).unwrap().constants[3].is_empty());
 }
 
 #[test]

@@ -1,0 +1,75 @@
+//! What a caller of the runner, or a program given to it, can get wrong.
+
+use super::config::EvalMode;
+use crate::error::{Error, Status};
+use crate::tokenizer::TokenId;
+
+/// One variant for each way to be wrong.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say what the fields are.
+pub enum RunnerError {
+    #[error("eval_mode {} ({}) needs method {needs}; the file has: {present}{hint}", *.mode as i32, .mode.name())]
+    MethodMissing { mode: EvalMode, needs: &'static str, present: String, hint: &'static str },
+    #[error("the file has no language model's method (forward, kv_forward, prefill_forward); it has: {present}")]
+    NoMethod { present: String },
+    #[error(
+        "the context holds {have} tokens and the prompt adds {need}: at most {limit} fit (context length or seq_len)"
+    )]
+    ContextExceeded { have: usize, need: usize, limit: usize },
+    #[error("this program takes a prompt only at position 0, the context is at {position}: reset it first")]
+    OnlyAtStart { position: usize },
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+    #[error("prompt token {index} is {token}, the vocabulary has {vocab} tokens")]
+    TokenOutsideVocabulary { index: usize, token: TokenId, vocab: usize },
+    #[error("temperature {0} is neither 0 nor a positive number")]
+    Temperature(f32),
+    #[error("top_p {0} is not above 0 and at most 1")]
+    TopP(f32),
+    #[error("max_new_tokens 0 leaves nothing to generate")]
+    NothingToGenerate,
+    #[error(
+        "temperature above 0 needs the scale of the logits, and the program has neither get_logits_scale nor a \
+         delegate that knows it"
+    )]
+    NoLogitsScale,
+    #[error("a failed turn left the context invalid: reset it first")]
+    Poisoned,
+    #[error("decoder_model_version {name:?} is none of {known}")]
+    UnknownFamily { name: String, known: String },
+    #[error("eval_mode 2 (lookahead) needs ngram, window and gcap")]
+    LookaheadUnset,
+    #[error("eval_mode 2 (lookahead) needs a decode method that reads a cache")]
+    LookaheadNeedsCache,
+    #[error("lookahead needs ngram >= 2, window >= 1 and gcap >= 1, not {ngram}, {window} and {gcap}")]
+    LookaheadSizes { ngram: usize, window: usize, gcap: usize },
+    #[error("lookahead feeds (window + gcap) * (ngram - 1) = {rows} tokens a step, the decode method takes {ar}")]
+    LookaheadRows { rows: usize, ar: usize },
+    #[error("shared_buffer needs RpcMem from libcdsprpc.so, which this build does not load")]
+    SharedBuffer,
+    #[error("the buffers of this program need more memory than can be addressed")]
+    TooLarge,
+}
+
+impl From<RunnerError> for Error {
+    fn from(error: RunnerError) -> Self {
+        use RunnerError::*;
+        let status = match error {
+            MethodMissing { .. } | NoMethod { .. } => Status::NotFound,
+            ContextExceeded { .. } => Status::ContextExceeded,
+            OnlyAtStart { .. } | Poisoned => Status::InvalidState,
+            SharedBuffer | NoLogitsScale | LookaheadNeedsCache => Status::NotSupported,
+            TooLarge => Status::MemoryAllocationFailed,
+            EmptyPrompt
+            | TokenOutsideVocabulary { .. }
+            | Temperature(_)
+            | TopP(_)
+            | NothingToGenerate
+            | UnknownFamily { .. }
+            | LookaheadUnset
+            | LookaheadSizes { .. }
+            | LookaheadRows { .. } => Status::InvalidArgument,
+        };
+        Error::from_source(status, error)
+    }
+}
