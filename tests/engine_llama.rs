@@ -5,12 +5,12 @@ mod engine_common;
 
 use engine_common::llama::{SMALL, Sizes, llama, prompt};
 use engine_common::{check, pools};
-use llama_runner::engine::{EngineError, InputView, Instance};
+use llama_runner::engine::{EngineError, InputView, Instance, Scratch};
 use llama_runner::graph::{Graph, Op, StateId};
 use llama_runner::passes;
 
 fn optimized(mut graph: Graph) -> Graph {
-    passes::standard().unwrap().run(&mut graph, None, &mut |_, _| Ok(())).unwrap();
+    passes::standard().run(&mut graph, None, &mut |_, _| Ok(())).unwrap();
     graph
 }
 
@@ -116,6 +116,23 @@ fn two_programs_share_caches_by_exchanging_them() {
     let saved = decode.state(StateId(0)).unwrap().to_vec();
     prefill.state_mut(StateId(0)).unwrap().copy_from_slice(&saved);
     assert_eq!(prefill.state(StateId(0)).unwrap(), saved);
+}
+
+#[test]
+fn programs_that_take_turns_share_one_scratch() {
+    let graph = llama(SMALL, true).graph;
+    let [mut first, mut second, mut alone] = [0; 3].map(|i| engine_common::compile(&graph, &pools()[i]).unwrap());
+    let mut scratch = Scratch::new().unwrap();
+    for position in [0, 3, 6] {
+        let expected = feed(&mut alone, &[5, 6, 7], position).unwrap();
+        for instance in [&mut first, &mut second] {
+            instance.exchange_scratch(&mut scratch);
+            assert_eq!(feed(instance, &[5, 6, 7], position).unwrap(), expected);
+            instance.exchange_scratch(&mut scratch);
+            assert!(instance.output(0).is_none());
+            assert_eq!(instance.arena_bytes(), 0);
+        }
+    }
 }
 
 #[test]

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 fn compile(graph: &Graph, weights: &WeightCache) -> Instance {
     let pool = Arc::clone(&pools()[1]);
-    Instance::new(Compiled::new(graph.clone(), KernelSet::best(), pool, weights, &CompileOptions::default()).unwrap()).unwrap()
+    Instance::new(Compiled::new(graph.clone(), KernelSet::best(), pool, weights, &CompileOptions::default()).unwrap())
+        .unwrap()
 }
 
 fn logits(instance: &mut Instance) -> Vec<u8> {
@@ -86,7 +87,8 @@ fn resident() -> [usize; 2] {
 #[cfg(target_os = "linux")]
 fn packed_weights_take_the_place_of_the_file_in_memory() {
     let dir = tempfile::tempdir().unwrap();
-    let sizes = Sizes { layers: 4, dim: 512, heads: 8, kv_heads: 8, hidden: 4096, vocabulary: 8192, context: 4096, ..SMALL };
+    let sizes =
+        Sizes { layers: 4, dim: 512, heads: 8, kv_heads: 8, hidden: 4096, vocabulary: 8192, context: 4096, ..SMALL };
     let path = dir.path().join("weights.bin");
     let graph = mapped(&llama(sizes, true).graph, &path);
     let file = std::fs::metadata(&path).unwrap().len() as usize;

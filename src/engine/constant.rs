@@ -32,8 +32,13 @@ impl Lines {
         self.shape.last().copied().unwrap_or(1)
     }
 
+    /// Size of the first axis.
+    pub fn rows(&self) -> usize {
+        self.shape.first().copied().unwrap_or(1)
+    }
+
     /// Number of lines.
-    pub fn count(&self) -> usize {
+    fn count(&self) -> usize {
         self.shape.iter().rev().skip(1).product()
     }
 

@@ -25,6 +25,32 @@ pub struct OutputView<'a> {
     pub bytes: &'a [u8],
 }
 
+/// Memory for intermediate values. It holds nothing between runs but the outputs of the last one, so programs that run
+/// one after the other can share it: see [`Instance::exchange_scratch`].
+#[derive(Debug)]
+pub struct Scratch {
+    arena: ZeroedBytes,
+    rows: QuantizedRows,
+}
+
+impl Scratch {
+    /// Without memory as yet; it grows with the largest run.
+    pub fn new() -> Result<Self, EngineError> {
+        Ok(Self { arena: allocate(ARENA, 0)?, rows: QuantizedRows::new() })
+    }
+
+    fn grow(&mut self, len: usize) -> Result<(), EngineError> {
+        if len > self.arena.len() {
+            // First the old one goes, so that both are never held.
+            self.arena = allocate(ARENA, 0)?;
+            self.arena = allocate(ARENA, len)?;
+        }
+        Ok(())
+    }
+}
+
+const ARENA: &str = "intermediate values";
+
 /// Most layouts that are kept: one for each class of input sizes met.
 const MAX_LAYOUTS: usize = 16;
 
@@ -33,8 +59,7 @@ const MAX_LAYOUTS: usize = 16;
 pub struct Instance {
     compiled: Arc<Compiled>,
     states: Vec<ZeroedBytes>,
-    arena: ZeroedBytes,
-    rows: QuantizedRows,
+    scratch: Scratch,
     layouts: Vec<(Vec<i64>, Layout)>, // by class
     /// The layout that `resolved` was made for.
     current: Option<usize>,
@@ -50,14 +75,12 @@ impl Instance {
     /// States are zero. Their memory is taken as it is first written.
     pub fn new(compiled: Arc<Compiled>) -> Result<Self, EngineError> {
         let states = compiled.plan.graph.states.iter().map(zeroed).collect::<Result<_, _>>()?;
-        let arena = allocate("intermediate values", 0)?;
         let staging = compiled.plan.graph.inputs.iter().map(|_| None).collect();
         Ok(Self {
             compiled,
             states,
-            arena,
             staging,
-            rows: QuantizedRows::new(),
+            scratch: Scratch::new()?,
             layouts: Vec::new(),
             current: None,
             resolved: Resolved::default(),
@@ -95,6 +118,7 @@ impl Instance {
             admit(&compiled, index, input, &self.symbols)?;
         }
         let layout = self.layout()?;
+        self.scratch.grow(self.layouts[layout].1.len)?;
         compiled.resolver.resolve(&compiled.plan, &self.layouts[layout].1, &self.symbols, &mut self.resolved)?;
 
         for (index, input) in inputs.iter().enumerate() {
@@ -121,7 +145,12 @@ impl Instance {
         };
         for (index, step) in compiled.plan.steps.iter().enumerate() {
             let begin = self.profile.as_ref().map(Profile::begin);
-            let frame = Frame { shared, arena: &mut self.arena, states: &mut self.states, rows: &mut self.rows };
+            let frame = Frame {
+                shared,
+                arena: &mut self.scratch.arena,
+                states: &mut self.states,
+                rows: &mut self.scratch.rows,
+            };
             let fail = |why| EngineError::Node { origin: step.origin.clone(), why };
             step.step.run(frame).map_err(fail)?;
             if let (Some(profile), Some(begin)) = (&mut self.profile, begin) {
@@ -150,7 +179,7 @@ impl Instance {
         let range = slot.start..slot.start + slot.len;
         match slot.region {
             _ if slot.len == 0 => Some(&[]),
-            Region::Arena => self.arena.get(range),
+            Region::Arena => self.scratch.arena.get(range),
             Region::State(state) => self.states.get(state)?.get(range),
             Region::Constant(constant) => self.compiled.plan.constants.get(constant)?.get(range),
             Region::Input(_) => None,
@@ -183,7 +212,14 @@ impl Instance {
 
     /// Bytes of the memory for intermediate values.
     pub fn arena_bytes(&self) -> usize {
-        self.arena.len()
+        self.scratch.arena.len()
+    }
+
+    /// Exchanges the memory for intermediate values with `scratch`: before a run, to borrow it, and after its outputs
+    /// have been read, to give it back. Outputs go with it.
+    pub fn exchange_scratch(&mut self, scratch: &mut Scratch) {
+        std::mem::swap(&mut self.scratch, scratch);
+        self.has_outputs = false;
     }
 
     /// Begins, or ends and forgets, to measure steps.
@@ -196,7 +232,7 @@ impl Instance {
         self.profile.as_ref().map_or_else(Vec::new, |profile| profile.of(&self.compiled.plan.steps))
     }
 
-    /// The layout for runs like this one, with the arena large enough for it.
+    /// The layout for runs like this one.
     fn layout(&mut self) -> Result<usize, EngineError> {
         let graph = &self.compiled.plan.graph;
         self.class.clear();
@@ -214,8 +250,7 @@ impl Instance {
             None => {
                 let limits = symbols::limits(&graph.symbols, &self.symbols);
                 let layout = Layout::new(&self.compiled.plan, &self.compiled.buffers, &limits);
-                let layout =
-                    layout.ok_or(EngineError::OutOfMemory { what: "intermediate values", bytes: usize::MAX })?;
+                let layout = layout.ok_or(EngineError::OutOfMemory { what: ARENA, bytes: usize::MAX })?;
                 if self.layouts.len() == MAX_LAYOUTS {
                     self.layouts.clear();
                 }
@@ -225,12 +260,6 @@ impl Instance {
         };
         self.current = None;
         self.resolved.forget();
-        let len = self.layouts[index].1.len;
-        if len > self.arena.len() {
-            // First the old one goes, so that both are never held.
-            self.arena = allocate("intermediate values", 0)?;
-            self.arena = allocate("intermediate values", len)?;
-        }
         self.current = Some(index);
         Ok(index)
     }

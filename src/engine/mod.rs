@@ -25,7 +25,7 @@ mod weights;
 
 pub use compiled::{CompileOptions, Compiled};
 pub use error::EngineError;
-pub use instance::{Instance, OutputView};
+pub use instance::{Instance, OutputView, Scratch};
 pub use profile::StepProfile;
 pub use symbols::InputView;
 pub use weights::WeightCache;

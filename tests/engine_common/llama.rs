@@ -2,7 +2,9 @@
 
 use super::{Builder, dims};
 use llama_runner::base::storage::Blob;
-use llama_runner::graph::{BinaryOp, CacheLayout, Graph, Int, Op, Quantization, RotaryStyle, SymbolSource, UnaryOp, ValueId};
+use llama_runner::graph::{
+    BinaryOp, CacheLayout, Graph, Int, Op, Quantization, RotaryStyle, SymbolSource, UnaryOp, ValueId,
+};
 use llama_runner::tensor::DType;
 
 /// Sizes of a model.
@@ -24,7 +26,8 @@ pub const SMALL: Sizes =
 
 /// `forward(tokens, input_pos)` → logits of every token. Random 4-bit weights, two caches a layer.
 pub fn llama(sizes: Sizes, fused: bool) -> Builder {
-    let mut model = Model { b: Builder::new("llama", 77), sizes, fused, tokens: Int::Const(0), position: Int::Const(0) };
+    let mut model =
+        Model { b: Builder::new("llama", 77), sizes, fused, tokens: Int::Const(0), position: Int::Const(0) };
     model.build();
     model.b
 }
@@ -72,7 +75,8 @@ impl Model {
             let y = self.linear(rows, dim, false);
             x = self.b.same(Op::Binary(BinaryOp::Add), &[x, y], x);
             let normed = self.norm(x);
-            let (gate, up) = (self.linear(normed, self.sizes.hidden, false), self.linear(normed, self.sizes.hidden, true));
+            let (gate, up) =
+                (self.linear(normed, self.sizes.hidden, false), self.linear(normed, self.sizes.hidden, true));
             let y = self.swiglu(gate, up);
             let y = self.linear(y, dim, false);
             x = self.b.same(Op::Binary(BinaryOp::Add), &[x, y], x);
@@ -134,9 +138,8 @@ impl Model {
             let slice = Op::Slice { axis: 3, start: start.into(), step: 1 };
             self.b.emit(slice, &[x], DType::F32, &part)
         });
-        let [cos, sin] = [cos, sin].map(|table| {
-            self.b.emit(Op::Reshape, &[table], DType::F32, &[ONE, self.tokens, ONE, half.into()])
-        });
+        let [cos, sin] = [cos, sin]
+            .map(|table| self.b.emit(Op::Reshape, &[table], DType::F32, &[ONE, self.tokens, ONE, half.into()]));
         let mut product = |a, b| self.b.same(Op::Binary(BinaryOp::Multiply), &[a, b], a);
         let [ac, bs, a_s, bc] = [product(first, cos), product(second, sin), product(first, sin), product(second, cos)];
         let re = self.b.same(Op::Binary(BinaryOp::Subtract), &[ac, bs], ac);
