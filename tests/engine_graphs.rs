@@ -213,7 +213,7 @@ fn inputs_that_do_not_fit_are_named() {
 fn inputs_need_no_alignment() {
     let b = add_graph();
     let mut instance = compile(&b.graph, &pools()[0]).unwrap();
-    let mut bytes = vec![0u8; 40];
+    let mut bytes = [0u8; 40];
     for shift in 0..8 {
         let input = &mut bytes[shift..shift + 12];
         input.copy_from_slice(&[1.5f32, -2.0, 8.25].map(f32::to_le_bytes).concat());
