@@ -9,6 +9,7 @@
 pub mod base;
 pub mod builtin;
 pub mod capi;
+pub mod engine;
 pub mod error;
 pub mod graph;
 pub mod kernels;

@@ -71,6 +71,36 @@ impl Drop for AlignedBuffer {
     }
 }
 
+/// Zeroed bytes at the start of a page with one owner, for what is large and touched in part: pages that nobody wrote
+/// to take no memory.
+#[derive(Debug)]
+pub struct ZeroedBytes(memmap2::MmapMut);
+
+impl ZeroedBytes {
+    /// `len` zero bytes. Running out of memory is an error, not an abort.
+    pub fn new(len: usize) -> Result<Self> {
+        let fail = |error| {
+            let message = format!("cannot allocate {len} bytes: {error}");
+            Error::new(Status::MemoryAllocationFailed, message)
+        };
+        // Allocators write the zeros themselves where they take up old memory.
+        memmap2::MmapMut::map_anon(len).map(Self).map_err(fail)
+    }
+}
+
+impl std::ops::Deref for ZeroedBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for ZeroedBytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,5 +133,19 @@ mod tests {
     #[test]
     fn absurd_size_is_an_error() {
         assert_eq!(AlignedBuffer::zeroed(usize::MAX).unwrap_err().status(), Status::MemoryAllocationFailed);
+        for len in [usize::MAX, isize::MAX as usize, 1 << 60] {
+            assert_eq!(ZeroedBytes::new(len).unwrap_err().status(), Status::MemoryAllocationFailed);
+        }
+    }
+
+    #[test]
+    fn owned_bytes_are_zeroed_and_aligned() {
+        for len in [0, 1, 64, 1000] {
+            let mut bytes = ZeroedBytes::new(len).unwrap();
+            assert_eq!(bytes.as_ptr() as usize % ALIGNMENT, 0);
+            assert!(bytes.len() == len && bytes.iter().all(|&b| b == 0));
+            bytes.fill(7);
+            assert!(bytes.iter().all(|&b| b == 7));
+        }
     }
 }

@@ -3,9 +3,10 @@
 
 use crate::error::{Error, Result, Status};
 use std::fs::File;
+use std::hash::{Hash, Hasher};
 use std::ops::{Deref, Range};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Bytes of one file.
 pub enum Storage {
@@ -13,6 +14,12 @@ pub enum Storage {
     Mapped(memmap2::Mmap),
     /// Held in memory.
     Owned(Vec<u8>),
+}
+
+impl std::fmt::Debug for Storage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Storage({} bytes)", self.len())
+    }
 }
 
 impl Storage {
@@ -84,6 +91,26 @@ impl Blob {
         (Arc::as_ptr(&self.storage), self.range.clone())
     }
 
+    /// As [`Blob::place`], and good for longer: it does not keep the bytes, yet no later blob is ever equal to it.
+    pub(crate) fn lasting_place(&self) -> Place {
+        Place { storage: Arc::downgrade(&self.storage), range: self.range.clone() }
+    }
+
+    /// Tells the system that these bytes, if they are a file's, will not be read soon: their pages leave memory and
+    /// come back from the file when they are touched. Best effort, and costs nothing but time to those who read on.
+    pub fn release(&self) {
+        #[cfg(unix)]
+        if let Storage::Mapped(map) = &*self.storage {
+            let advice = memmap2::UncheckedAdvice::DontNeed;
+            // SAFETY: the map is a read-only map of a file, so no page of it holds anything that the file does not; a
+            // dropped page is read from the file again, and holds the same bytes.
+            let advised = unsafe { map.unchecked_advise_range(advice, self.range.start, self.range.len()) };
+            if let Err(error) = advised {
+                crate::log_warning!("pages {:?} stay in memory: {error}", self.range);
+            }
+        }
+    }
+
     /// The first `len` bytes, or all when there are fewer.
     pub fn head(&self, len: usize) -> Self {
         let end = self.range.start.saturating_add(len).min(self.range.end);
@@ -94,6 +121,27 @@ impl Blob {
     pub fn tail(&self, skip: usize) -> Option<Self> {
         let start = self.range.start.checked_add(skip).filter(|&start| start <= self.range.end)?;
         Some(Self { storage: Arc::clone(&self.storage), range: start..self.range.end })
+    }
+}
+
+/// Where a blob lies, without its bytes. A place is never taken again, even when its blobs are gone.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    storage: Weak<Storage>,
+    range: Range<usize>,
+}
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Self) -> bool {
+        self.storage.ptr_eq(&other.storage) && self.range == other.range
+    }
+}
+
+impl Eq for Place {}
+
+impl Hash for Place {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.storage.as_ptr(), &self.range).hash(state);
     }
 }
 
@@ -145,6 +193,31 @@ mod tests {
         assert!(!first.same_place(&again) && first.same_place(&first.clone()));
         assert_ne!(first, Blob::new(&storage, 1..3).unwrap());
         assert!(!first.same_place(&Blob::new(&owned(), 0..2).unwrap()));
+    }
+
+    #[test]
+    fn lasting_place_outlives_the_bytes_and_is_not_taken_again() {
+        let blob = Blob::new(&owned(), 1..3).unwrap();
+        let place = blob.lasting_place();
+        assert_eq!(place, blob.clone().lasting_place());
+        drop(blob);
+        for _ in 0..100 {
+            assert_ne!(place, Blob::new(&owned(), 1..3).unwrap().lasting_place());
+        }
+    }
+
+    #[test]
+    fn released_pages_come_back_from_the_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let bytes: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
+        std::fs::write(file.path(), &bytes).unwrap();
+        let storage = Storage::map(file.path()).unwrap();
+        let blob = Blob::new(&storage, 5_000..90_000).unwrap();
+        assert_eq!(blob[..], bytes[5_000..90_000]);
+        blob.release();
+        Blob::new(&storage, 100_000..100_000).unwrap().release();
+        Blob::from_vec(vec![1]).release();
+        assert_eq!(storage[..], bytes);
     }
 
     #[test]
