@@ -1,10 +1,13 @@
 //! The one place that knows every kernel and backend of this build and wires them together.
 
-use crate::error::{Context, Result};
-use crate::ops;
+use crate::base::env;
+use crate::engine::Resources;
+use crate::error::{Context, Error, Result, Status};
+use crate::ops::{self, GraphCompiler};
 use crate::pte::{FlatTensor, Program};
 use crate::qnn::{LibraryOptions, QnnBackend, QnnOptions};
-use crate::runtime::{BackendRegistry, KernelRegistry, Module, NativeModule};
+use crate::runtime::{BackendRegistry, Execution, KernelRegistry, Module, NativeModule};
+use crate::xnnpack::XnnpackBackend;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,14 +21,32 @@ pub struct ProgramOptions {
     pub data_paths: Vec<PathBuf>,
     /// Threads that compute on the CPU. `None`: as many as this machine has fast cores.
     pub cpu_threads: Option<NonZeroUsize>,
+    /// How methods are executed. `Auto` leaves it to the environment variable `LLR_EXECUTION`: `auto`, `compiled` or
+    /// `instructions`.
+    pub execution: Execution,
 }
 
 /// Opens the program at `path` with every kernel and backend of this build.
 pub fn open_program(path: &Path, options: &ProgramOptions) -> Result<Box<dyn Module>> {
     let program = Program::open(path)?;
     let data = options.data_paths.iter().map(|path| FlatTensor::open(path)).collect::<Result<Vec<_>>>()?;
-    let module = NativeModule::with_data(program, data, kernels(), backends(options));
-    Ok(Box::new(module.with_context(|| format!("cannot load {}", path.display()))?))
+    let resources = Resources::new(options.cpu_threads);
+    let module = NativeModule::with_data(program, data, kernels(), backends(options, &resources));
+    let module = module.with_context(|| format!("cannot load {}", path.display()))?;
+    Ok(Box::new(module.with_compiler(Arc::new(GraphCompiler::new(resources)), execution(options)?)))
+}
+
+fn execution(options: &ProgramOptions) -> Result<Execution> {
+    match (options.execution, env::execution().as_deref()) {
+        (Execution::Auto, Some("compiled")) => Ok(Execution::Compiled),
+        (Execution::Auto, Some("instructions")) => Ok(Execution::Instructions),
+        (Execution::Auto, None | Some("auto")) => Ok(Execution::Auto),
+        (Execution::Auto, Some(other)) => {
+            let message = format!("{} is {other:?}; it may be auto, compiled or instructions", env::EXECUTION);
+            Err(Error::new(Status::InvalidArgument, message))
+        }
+        (asked, _) => Ok(asked),
+    }
 }
 
 /// Every kernel of this build.
@@ -36,9 +57,11 @@ pub fn kernels() -> KernelRegistry {
 }
 
 /// Every backend of this build. One whose library is absent is in it too: it says so when a program asks for it.
-pub fn backends(options: &ProgramOptions) -> BackendRegistry {
+/// Those that compute on the CPU do so with `resources`.
+pub fn backends(options: &ProgramOptions, resources: &Arc<Resources>) -> BackendRegistry {
     let library = LibraryOptions { path: options.qnn_lib_dir.clone(), ..LibraryOptions::default() };
     let mut backends = BackendRegistry::default();
     backends.register(Arc::new(QnnBackend::new(QnnOptions { library, ..QnnOptions::default() })));
+    backends.register(Arc::new(XnnpackBackend::new(Arc::clone(resources))));
     backends
 }

@@ -5,7 +5,7 @@ mod engine_common;
 
 use engine_common::{Builder, T, check, check_tokens, dims, known, one_node};
 use llama_runner::base::storage::Blob;
-use llama_runner::graph::{BinaryOp, CacheLayout, Int, Op, Quantization, RotaryStyle, UnaryOp, ValueId};
+use llama_runner::graph::{BinaryOp, CacheLayout, CodeOrder, Int, Op, Quantization, RotaryStyle, UnaryOp, ValueId};
 use llama_runner::tensor::{DType, Encoding};
 
 const EXACT: f32 = 0.0;
@@ -25,14 +25,15 @@ fn embedding_from_every_kind_of_table() {
         b.graph.add_constant("table", DType::F16, &[rows, columns], None, Blob::from_vec(halves))
     }));
     for (bits, dtype) in [(2u8, DType::U8), (4, DType::U8), (8, DType::I8)] {
-        for zero in [false, true] {
+        let orders = [CodeOrder::LowFirst, CodeOrder::HighFirst];
+        for (zero, order) in [false, true].into_iter().zip(orders).chain([(false, CodeOrder::HighFirst)]) {
             tables.push(Box::new(move |b| {
                 let blocks = rows * columns / 8;
                 let scales = b.scales(blocks);
                 let points = llama_runner::graph::Constant { data: Blob::from_vec(b.random.bytes(blocks)) };
                 let zero_points = zero.then_some(points);
                 let quantization =
-                    Quantization::Blockwise { bits, block: 8, scales, scale_dtype: DType::F32, zero_points };
+                    Quantization::Blockwise { bits, block: 8, scales, scale_dtype: DType::F32, zero_points, order };
                 b.constant_codes(&[rows, columns], dtype, quantization)
             }));
         }
@@ -71,15 +72,33 @@ fn linear_layers_with_every_kind_of_weights() {
     let blockwise: fn(&mut Builder, usize, usize) -> ValueId = |b, n, k| b.blockwise([n, k], 32);
     let odd_blocks: fn(&mut Builder, usize, usize) -> ValueId = |b, n, k| {
         let scales = b.scales(n * k / 4);
-        let quantization =
-            Quantization::Blockwise { bits: 4, block: 4, scales, scale_dtype: DType::F32, zero_points: None };
+        let quantization = Quantization::Blockwise {
+            bits: 4,
+            block: 4,
+            scales,
+            scale_dtype: DType::F32,
+            zero_points: None,
+            order: CodeOrder::LowFirst,
+        };
         b.constant_codes(&[n, k], DType::U8, quantization)
     };
     let with_points: fn(&mut Builder, usize, usize) -> ValueId = |b, n, k| {
         let scales = b.scales(n * k / 32);
         let points = (0..n * k / 32).map(|_| b.random.below(16) as u8).collect();
         let zero_points = Some(llama_runner::graph::Constant { data: Blob::from_vec(points) });
-        let quantization = Quantization::Blockwise { bits: 4, block: 32, scales, scale_dtype: DType::F32, zero_points };
+        let quantization = Quantization::Blockwise {
+            bits: 4,
+            block: 32,
+            scales,
+            scale_dtype: DType::F32,
+            zero_points,
+            order: CodeOrder::LowFirst,
+        };
+        b.constant_codes(&[n, k], DType::U8, quantization)
+    };
+    let high_first: fn(&mut Builder, usize, usize) -> ValueId = |b, n, k| {
+        let (scales, scale_dtype, order) = (b.scales(n * k / 8), DType::F32, CodeOrder::HighFirst);
+        let quantization = Quantization::Blockwise { bits: 4, block: 8, scales, scale_dtype, zero_points: None, order };
         b.constant_codes(&[n, k], DType::U8, quantization)
     };
     let channels4: fn(&mut Builder, usize, usize) -> ValueId = |b, n, k| {
@@ -106,8 +125,20 @@ fn linear_layers_with_every_kind_of_weights() {
         let w = b.constant_f32(&[n, k]);
         b.same(Op::Unary(UnaryOp::Negate), &[w], w)
     };
-    let kinds =
-        [real, half, blockwise, odd_blocks, with_points, channels4, channels2, channels8, columns8, tensor8, computed];
+    let kinds = [
+        real,
+        half,
+        blockwise,
+        odd_blocks,
+        with_points,
+        high_first,
+        channels4,
+        channels2,
+        channels8,
+        columns8,
+        tensor8,
+        computed,
+    ];
     for (kind, weights) in kinds.into_iter().enumerate() {
         for (n, k) in [(40, 64), (17, 96)] {
             for bias in 0..3 {

@@ -10,6 +10,14 @@ pub fn qnn_lib_dir() -> Option<PathBuf> {
     std::env::var_os(QNN_LIB_DIR).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
+/// How methods are executed where no option says: `auto`, `compiled` or `instructions`.
+pub const EXECUTION: &str = "LLR_EXECUTION";
+
+/// The value of [`EXECUTION`]; an empty value counts as unset.
+pub fn execution() -> Option<String> {
+    std::env::var(EXECUTION).ok().filter(|value| !value.is_empty())
+}
+
 /// Kernel set to use instead of the best one: `scalar`, `avx2`, `avx512`, `neon` or `neon-i8mm`.
 pub const KERNELS: &str = "LLR_KERNELS";
 

@@ -3,7 +3,7 @@
 use super::reals::{Grid, is_real};
 use crate::base::storage::Blob;
 use crate::error::Result;
-use crate::graph::{Int, Quantization, Value};
+use crate::graph::{CodeOrder, Int, Quantization, Value};
 use crate::tensor::DType;
 use half::bf16;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Lines {
             let bytes = columns * self.value.dtype.size();
             return Grid::of(&self.value).decode(&self.data[line * bytes..][..bytes], out);
         };
-        self.codes(line, quantization.bits(), out);
+        self.codes(line, quantization, out);
         let center = center(quantization.bits());
         match quantization {
             Quantization::PerTensor { encoding, .. } => scale(out, encoding.zero_point as f32, encoding.scale),
@@ -77,14 +77,16 @@ impl Lines {
         }
     }
 
-    /// The codes of a line as numbers. Below 8 bits they are packed from the low bits up.
-    fn codes(&self, line: usize, bits: u8, out: &mut [f32]) {
-        let columns = self.columns();
+    /// The codes of a line as numbers.
+    fn codes(&self, line: usize, quantization: &Quantization, out: &mut [f32]) {
+        let (columns, bits) = (self.columns(), quantization.bits());
+        let high_first = quantization.order() == CodeOrder::HighFirst;
         let bytes = |bits: usize| (columns * bits).div_ceil(8);
         match bits {
             4 => {
                 let line = &self.data[line * bytes(4)..][..bytes(4)];
                 for (pair, &byte) in out.chunks_mut(2).zip(line) {
+                    let byte = if high_first { byte.rotate_left(4) } else { byte };
                     pair[0] = f32::from(byte & 15);
                     if let Some(second) = pair.get_mut(1) {
                         *second = f32::from(byte >> 4);
@@ -93,7 +95,8 @@ impl Lines {
             }
             2 => {
                 let line = &self.data[line * bytes(2)..][..bytes(2)];
-                out.iter_mut().enumerate().for_each(|(i, x)| *x = f32::from(line[i / 4] >> (2 * (i % 4)) & 3));
+                let place = |i: usize| if high_first { 3 - i % 4 } else { i % 4 };
+                out.iter_mut().enumerate().for_each(|(i, x)| *x = f32::from(line[i / 4] >> (2 * place(i)) & 3));
             }
             _ => {
                 let size = self.value.dtype.size();

@@ -44,6 +44,24 @@ pub enum EngineError {
         /// What does not fit.
         why: String,
     },
+    /// Another number of states than the graph has.
+    #[error("{have} states where the graph has {need}")]
+    StateCount {
+        /// Given.
+        have: usize,
+        /// Expected.
+        need: usize,
+    },
+    /// A state of the caller's of another size than the graph says, or not aligned.
+    #[error("state {name}: {have} bytes where {need} are needed, aligned to its elements")]
+    State {
+        /// Its name.
+        name: String,
+        /// Given.
+        have: usize,
+        /// Expected.
+        need: usize,
+    },
     /// A run-time integer outside its bounds: a position beyond the cache, more tokens than the program takes.
     #[error("{symbol} is {value}, outside {min}..={max}")]
     SymbolOutOfBounds {

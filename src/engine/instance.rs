@@ -4,7 +4,7 @@ use super::compiled::Compiled;
 use super::constant::AlignedBytes;
 use super::layout::Layout;
 use super::memory::{Frame, Region, Shared, Slot};
-use super::profile::{Profile, StepProfile};
+use super::profile::{Profile, StepProfile, StepRun};
 use super::resolve::Resolved;
 use super::symbols::{self, InputView};
 use super::{EngineError, reals};
@@ -54,10 +54,11 @@ const ARENA: &str = "intermediate values";
 /// Most layouts that are kept: one for each class of input sizes met.
 const MAX_LAYOUTS: usize = 16;
 
-/// A [`Compiled`] graph with states of its own.
+/// A [`Compiled`] graph with states of its own, or with those that each run is given.
 #[derive(Debug)]
 pub struct Instance {
     compiled: Arc<Compiled>,
+    /// None when they are the caller's.
     states: Vec<ZeroedBytes>,
     scratch: Scratch,
     layouts: Vec<(Vec<i64>, Layout)>, // by class
@@ -75,6 +76,24 @@ impl Instance {
     /// States are zero. Their memory is taken as it is first written.
     pub fn new(compiled: Arc<Compiled>) -> Result<Self, EngineError> {
         let states = compiled.plan.graph.states.iter().map(zeroed).collect::<Result<_, _>>()?;
+        Self::with_states(compiled, states)
+    }
+
+    /// Without states: those are given to [`Self::run_on`].
+    ///
+    /// # Errors
+    /// `Unsupported` for a state of reals that are not f32: the engine would hold it otherwise than its type says.
+    pub fn on_borrowed_states(compiled: Arc<Compiled>) -> Result<Self, EngineError> {
+        for state in &compiled.plan.graph.states {
+            if state_bytes(state) != state.shape.iter().product::<usize>() * state.dtype.size() {
+                let why = format!("a state of {} that is the caller's", state.dtype);
+                return Err(EngineError::Unsupported { place: state.name.clone(), why });
+            }
+        }
+        Self::with_states(compiled, Vec::new())
+    }
+
+    fn with_states(compiled: Arc<Compiled>, states: Vec<ZeroedBytes>) -> Result<Self, EngineError> {
         let staging = compiled.plan.graph.inputs.iter().map(|_| None).collect();
         Ok(Self {
             compiled,
@@ -96,10 +115,12 @@ impl Instance {
         &self.compiled
     }
 
-    /// Zeroes all states, as by making a new instance.
+    /// Zeroes all states of its own, as by making a new instance.
     pub fn reset(&mut self) -> Result<(), EngineError> {
         // New memory costs less than clearing a long cache that was hardly used.
-        self.states = self.compiled.plan.graph.states.iter().map(zeroed).collect::<Result<_, _>>()?;
+        if !self.states.is_empty() {
+            self.states = self.compiled.plan.graph.states.iter().map(zeroed).collect::<Result<_, _>>()?;
+        }
         self.has_outputs = false;
         Ok(())
     }
@@ -107,9 +128,20 @@ impl Instance {
     /// Runs the graph once. An error about inputs or symbols leaves the states as they were; after an error of a node
     /// ([`EngineError::Node`]) states that are updated have unspecified contents until they are written again.
     pub fn run(&mut self, inputs: &[InputView<'_>]) -> Result<(), EngineError> {
+        let mut own = std::mem::take(&mut self.states);
+        let mut states: Vec<&mut [u8]> = own.iter_mut().map(|state| &mut state[..]).collect();
+        let result = self.run_on(inputs, &mut states);
+        self.states = own;
+        result
+    }
+
+    /// As [`Self::run`], with the caller's states, in the graph's order, each as its type and shape say and at a
+    /// multiple of the element's size.
+    pub fn run_on(&mut self, inputs: &[InputView<'_>], states: &mut [&mut [u8]]) -> Result<(), EngineError> {
         self.has_outputs = false;
         let compiled = Arc::clone(&self.compiled);
         let graph = &compiled.plan.graph;
+        admit_states(&graph.states, states)?;
         if inputs.len() != graph.inputs.len() {
             return Err(EngineError::InputCount { have: inputs.len(), need: graph.inputs.len() });
         }
@@ -145,12 +177,8 @@ impl Instance {
         };
         for (index, step) in compiled.plan.steps.iter().enumerate() {
             let begin = self.profile.as_ref().map(Profile::begin);
-            let frame = Frame {
-                shared,
-                arena: &mut self.scratch.arena,
-                states: &mut self.states,
-                rows: &mut self.scratch.rows,
-            };
+            let frame =
+                Frame { shared, arena: &mut self.scratch.arena, states: &mut *states, rows: &mut self.scratch.rows };
             let fail = |why| EngineError::Node { origin: step.origin.clone(), why };
             step.step.run(frame).map_err(fail)?;
             if let (Some(profile), Some(begin)) = (&mut self.profile, begin) {
@@ -180,9 +208,9 @@ impl Instance {
         match slot.region {
             _ if slot.len == 0 => Some(&[]),
             Region::Arena => self.scratch.arena.get(range),
-            Region::State(state) => self.states.get(state)?.get(range),
             Region::Constant(constant) => self.compiled.plan.constants.get(constant)?.get(range),
-            Region::Input(_) => None,
+            // Outputs that lie there are copied.
+            Region::Input(_) | Region::State(_) => None,
         }
     }
 
@@ -230,6 +258,16 @@ impl Instance {
     /// What steps cost since profiling began; empty when it is off.
     pub fn profile(&self) -> Vec<StepProfile> {
         self.profile.as_ref().map_or_else(Vec::new, |profile| profile.of(&self.compiled.plan.steps))
+    }
+
+    /// The steps of the last run; none when profiling is off.
+    pub fn last_run(&self) -> impl Iterator<Item = StepRun<'_>> {
+        self.profile.iter().flat_map(|profile| profile.last(&self.compiled.plan.steps))
+    }
+
+    /// Whether steps are measured.
+    pub fn is_profiling(&self) -> bool {
+        self.profile.is_some()
     }
 
     /// The layout for runs like this one.
@@ -283,9 +321,27 @@ fn admit(compiled: &Compiled, index: usize, input: &InputView<'_>, symbols: &[i6
     Ok(())
 }
 
-fn zeroed(state: &State) -> Result<ZeroedBytes, EngineError> {
+fn admit_states(graph: &[State], states: &[&mut [u8]]) -> Result<(), EngineError> {
+    if graph.len() != states.len() {
+        return Err(EngineError::StateCount { have: states.len(), need: graph.len() });
+    }
+    for (state, bytes) in graph.iter().zip(states) {
+        let size = if reals::is_real_type(state.dtype) { 4 } else { state.dtype.size() };
+        if bytes.len() != state_bytes(state) || !bytes.as_ptr().addr().is_multiple_of(size) {
+            return Err(EngineError::State { name: state.name.clone(), have: bytes.len(), need: state_bytes(state) });
+        }
+    }
+    Ok(())
+}
+
+/// Size of a state as the engine holds it.
+fn state_bytes(state: &State) -> usize {
     let count: usize = state.shape.iter().product();
-    allocate("states", count * if reals::is_real_type(state.dtype) { 4 } else { state.dtype.size() })
+    count * if reals::is_real_type(state.dtype) { 4 } else { state.dtype.size() }
+}
+
+fn zeroed(state: &State) -> Result<ZeroedBytes, EngineError> {
+    allocate("states", state_bytes(state))
 }
 
 fn allocate(what: &'static str, bytes: usize) -> Result<ZeroedBytes, EngineError> {

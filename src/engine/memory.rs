@@ -5,7 +5,6 @@
 
 use super::constant::ConstantBytes;
 use super::symbols::value_of;
-use crate::base::aligned::ZeroedBytes;
 use crate::graph::{Int, ValueId};
 use crate::kernels::{KernelSet, QuantizedRows, ThreadPool};
 use bytemuck::Pod;
@@ -54,10 +53,10 @@ pub(super) struct Shared<'a> {
 
 /// Memory as a step finds it.
 #[derive(Debug)]
-pub(super) struct Frame<'a> {
+pub(super) struct Frame<'a, 's> {
     pub shared: Shared<'a>,
     pub arena: &'a mut [u8],
-    pub states: &'a mut [ZeroedBytes],
+    pub states: &'a mut [&'s mut [u8]],
     pub rows: &'a mut QuantizedRows,
 }
 
@@ -73,7 +72,7 @@ pub(super) struct Reader<'a> {
     pub shared: Shared<'a>,
     pub rows: &'a mut QuantizedRows,
     arena: [Part<'a, u8>; MAX_WRITES + 1],
-    states: [Part<'a, ZeroedBytes>; MAX_WRITES + 1],
+    states: [Part<'a, &'a mut [u8]>; MAX_WRITES + 1],
 }
 
 impl<'a> Shared<'a> {
@@ -98,7 +97,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-impl<'a> Frame<'a> {
+impl<'a> Frame<'a, '_> {
     /// Carves out the bytes of `results`, in any order.
     pub fn split<const N: usize>(self, results: [ValueId; N]) -> StepResult<([&'a mut [u8]; N], Reader<'a>)> {
         const { assert!(N <= MAX_WRITES) };
@@ -215,10 +214,10 @@ mod tests {
     }
 
     /// Runs `check` on an arena whose byte i is i, a state of nines, and slots.
-    fn with_frame(slots: &[Slot], check: impl FnOnce(Frame<'_>)) {
+    fn with_frame(slots: &[Slot], check: impl FnOnce(Frame<'_, '_>)) {
         let mut arena: Vec<u8> = (0..100).collect();
-        let mut states = [ZeroedBytes::new(8).unwrap(), ZeroedBytes::new(8).unwrap()];
-        states[1].fill(9);
+        let (mut zeros, mut nines) = ([0u8; 8], [9u8; 8]);
+        let mut states = [&mut zeros[..], &mut nines[..]];
         let pool = ThreadPool::new(1);
         let (kernels, constants) = (KernelSet::best(), []);
         let shared = Shared {

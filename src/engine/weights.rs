@@ -5,7 +5,7 @@ use super::EngineError;
 use super::constant::{ConstantBytes, Lines, center};
 use super::reals::is_real;
 use crate::base::storage::{Blob, Place};
-use crate::graph::{Quantization, Value};
+use crate::graph::{CodeOrder, Quantization, Value};
 use crate::kernels::{MAX_K, Nibbles, PackError, PackedF32, PackedWeights, Scales, ThreadPool, WeightShape};
 use crate::tensor::DType;
 use bytemuck::{Pod, try_cast_slice};
@@ -47,6 +47,7 @@ struct Key {
     shape: Vec<i64>,
     dtype: DType,
     bits: u8,
+    order: CodeOrder,
     scales: Option<Place>,
     bias: Option<Place>,
     transposed: bool,
@@ -160,6 +161,7 @@ impl Request {
             shape,
             dtype: value.dtype,
             bits: value.quantization.as_ref().map_or(0, Quantization::bits),
+            order: value.quantization.as_ref().map_or_else(CodeOrder::default, Quantization::order),
             scales: self.scales().map(Blob::lasting_place),
             bias: self.bias.as_ref().map(|(_, bias)| bias.lasting_place()),
             transposed: self.transposed,
@@ -212,7 +214,7 @@ impl Request {
             Some(Quantization::PerChannel { bits, axis: 0, scales }) => {
                 (*bits, k, center(*bits) as i32, Stored::F32(cast(&scales.data)))
             }
-            Some(Quantization::Blockwise { bits, block, scales, scale_dtype, zero_points: None }) => {
+            Some(Quantization::Blockwise { bits, block, scales, scale_dtype, zero_points: None, order: _ }) => {
                 let scales = match scale_dtype {
                     DType::BF16 => Stored::Bf16(cast(&scales.data)),
                     _ => Stored::F32(cast(&scales.data)),
@@ -225,7 +227,8 @@ impl Request {
         if k > MAX_K || bits > 8 || !(group == k || group.is_multiple_of(8)) {
             return Ok(None);
         }
-        if bits == 4 && zero_point == 8 {
+        let order = value.quantization.as_ref().map_or_else(CodeOrder::default, Quantization::order);
+        if bits == 4 && zero_point == 8 && order == CodeOrder::LowFirst {
             let packed = PackedWeights::pack_4bit(shape, data, Nibbles::Offset8, scales.view(), bias)?;
             return Ok(Some(Packed::Quantized(Arc::new(packed))));
         }
@@ -261,11 +264,14 @@ fn codes_around(zero_point: i32, value: &Value, data: &[u8]) -> Option<Vec<i8>> 
     let [rows, columns] = matrix(value);
     let row_bytes = (columns * usize::from(bits)).div_ceil(8);
     let mask = if bits < 8 { (1 << bits) - 1 } else { 255u8 };
+    let high_first =
+        value.quantization.as_ref().is_some_and(|quantization| quantization.order() == CodeOrder::HighFirst);
     let mut codes = Vec::with_capacity(rows * columns);
     for row in data.chunks_exact(row_bytes.max(1)) {
         for column in 0..columns {
             let at = column * usize::from(bits);
-            let code = row[at / 8] >> (at % 8) & mask;
+            let shift = if high_first { 8 - usize::from(bits) - at % 8 } else { at % 8 };
+            let code = row[at / 8] >> shift & mask;
             let code = match value.dtype {
                 DType::I8 | DType::QI8 => i32::from(code as i8),
                 _ => i32::from(code),

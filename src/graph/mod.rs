@@ -5,6 +5,7 @@
 //! [`State`]s, whose next contents the graph names explicitly.
 
 mod build;
+mod input_axes;
 pub mod interpret;
 mod op;
 mod print;
@@ -19,8 +20,9 @@ mod tests;
 mod value;
 mod verify;
 
+pub use input_axes::InputAxes;
 pub use op::{BinaryOp, CacheLayout, Op, RotaryStyle, UnaryOp};
-pub use quant::Quantization;
+pub use quant::{CodeOrder, Quantization};
 pub use rewrite::{Before, Replacement};
 pub use symbol::{Int, Symbol, SymbolId, SymbolSource};
 pub use value::{Constant, State, StateId, Value, ValueId, ValueKind};

@@ -1,6 +1,6 @@
 //! A graph as text: one line a node, for `--dump-after` and for test failures.
 
-use super::{Graph, Int, Quantization, ValueId, ValueKind};
+use super::{CodeOrder, Graph, Int, Quantization, ValueId, ValueKind};
 use std::fmt;
 
 impl fmt::Display for Graph {
@@ -64,7 +64,9 @@ impl fmt::Display for Typed<'_> {
                 write!(f, "q({}, {})", encoding.scale, encoding.zero_point)
             }
             Some(Quantization::PerChannel { bits, axis, .. }) => write!(f, "q{bits}/axis{axis}"),
-            Some(Quantization::Blockwise { bits, block, .. }) => write!(f, "q{bits}/block{block}"),
+            Some(Quantization::Blockwise { bits, block, order, .. }) => {
+                write!(f, "q{bits}/block{block}{}", if *order == CodeOrder::HighFirst { "/high first" } else { "" })
+            }
             Some(Quantization::DynamicPerRow { .. }) => f.write_str("qd8"),
         }
     }

@@ -3,6 +3,16 @@
 use super::value::Constant;
 use crate::tensor::{DType, Encoding};
 
+/// Where the first of the codes that share a byte is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum CodeOrder {
+    /// In the lowest bits: weights of XNNPACK, and everything that names no order.
+    #[default]
+    LowFirst,
+    /// In the highest: tables of `quantized_decomposed::embedding_4bit`.
+    HighFirst,
+}
+
 /// A quantization of a whole value.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
@@ -15,13 +25,28 @@ pub enum Quantization {
     /// One scale for each block of `block` codes along the last axis; `scales` is `[rows, columns / block]` of
     /// `scale_dtype` (f32 or bf16). Zero point as in `PerChannel`; `zero_points`, when there, is `[rows, columns /
     /// block]` of i8.
-    Blockwise { bits: u8, block: usize, scales: Constant, scale_dtype: DType, zero_points: Option<Constant> },
+    Blockwise {
+        bits: u8,
+        block: usize,
+        scales: Constant,
+        scale_dtype: DType,
+        zero_points: Option<Constant>,
+        order: CodeOrder,
+    },
     /// Scale and zero point of each row of the last `nonbatch_dims` axes are found when the value is made (XNNPACK's
     /// qdint8): they travel with the value.
     DynamicPerRow { nonbatch_dims: usize },
 }
 
 impl Quantization {
+    /// Where the first of the codes that share a byte is.
+    pub fn order(&self) -> CodeOrder {
+        match self {
+            Self::Blockwise { order, .. } => *order,
+            _ => CodeOrder::LowFirst,
+        }
+    }
+
     /// Bits of one code.
     pub fn bits(&self) -> u8 {
         match self {

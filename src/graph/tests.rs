@@ -140,6 +140,7 @@ fn quantizations_that_do_not_fit_their_codes_are_refused() {
         scales: scales(count),
         scale_dtype,
         zero_points,
+        order: CodeOrder::LowFirst,
     };
     let encoding = Encoding { scale: 1.0, zero_point: 0 };
     let one_point = Some(Constant { data: Blob::from_vec(vec![0]) });
@@ -349,6 +350,7 @@ fn the_printer_shows_quantizations() {
         scales: scales.clone(),
         scale_dtype: DType::F32,
         zero_points: None,
+        order: CodeOrder::LowFirst,
     };
     graph.add_constant("b", DType::U8, &[4, 4], Some(blockwise), data());
     graph.add_constant("c", DType::I8, &[4, 2], Some(Quantization::PerChannel { bits: 8, axis: 0, scales }), data());

@@ -19,7 +19,8 @@ pub struct Value {
     /// For messages and dumps.
     pub name: String,
     /// Element type of the codes, or of the reals when `quantization` is `None`. Four-bit codes have dtype `U8` and
-    /// `bits() == 4` in their quantization; `shape` counts codes, two of them share a byte, the lower nibble first.
+    /// `bits() == 4` in their quantization; `shape` counts codes, two of them share a byte, the lower nibble first
+    /// unless the quantization says otherwise.
     pub dtype: DType,
     /// Sizes, outermost first.
     pub shape: Vec<Int>,

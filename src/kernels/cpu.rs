@@ -48,3 +48,40 @@ pub(crate) fn available() -> &'static [KernelSet] {
 pub(crate) fn best() -> KernelSet {
     *BEST
 }
+
+/// Cores that are worth a thread: those that this process may use, and of a processor with cores of several kinds not
+/// the slow ones.
+pub fn fast_cores() -> usize {
+    let usable = std::thread::available_parallelism().map_or(1, usize::from);
+    fast_of(&speeds(usable)).map_or(usable, |fast| fast.min(usable))
+}
+
+/// How fast each core says it is, in units that differ from system to system; empty where it does not say.
+fn speeds(cores: usize) -> Vec<u64> {
+    let read = |core: usize, file: &str| {
+        let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu{core}/{file}")).ok()?;
+        text.trim().parse().ok()
+    };
+    let all = |file: &str| (0..cores).map(|core| read(core, file)).collect::<Option<Vec<u64>>>();
+    all("cpu_capacity").or_else(|| all("cpufreq/cpuinfo_max_freq")).unwrap_or_default()
+}
+
+/// How many are at least half as fast as the fastest.
+fn fast_of(speeds: &[u64]) -> Option<usize> {
+    let fastest = *speeds.iter().max().filter(|&&fastest| fastest > 0)?;
+    Some(speeds.iter().filter(|&&speed| speed >= fastest.div_ceil(2)).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_cores_do_not_count() {
+        assert_eq!(fast_of(&[325, 325, 325, 325, 828, 828, 828, 1024]), Some(4));
+        assert_eq!(fast_of(&[2_400_000; 8]), Some(8));
+        assert_eq!(fast_of(&[u64::MAX]), Some(1));
+        assert_eq!((fast_of(&[]), fast_of(&[0, 0])), (None, None));
+        assert!((1..=std::thread::available_parallelism().unwrap().get()).contains(&fast_cores()));
+    }
+}

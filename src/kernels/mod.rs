@@ -37,6 +37,7 @@ mod weights;
 pub mod x86_64;
 
 pub use attention::{Attention, KeyValues, Mask, Strides};
+pub use cpu::fast_cores;
 pub use elementwise::{Binary, Unary};
 pub use embedding::{EmbeddingTable, embedding_row};
 pub use gemm::PackedF32;

@@ -14,9 +14,11 @@ mod elementwise_unary;
 mod embedding;
 mod error;
 mod fallback;
+mod graph_forms;
 mod index;
 mod layout;
 mod linear;
+mod method_compiler;
 mod number;
 mod prim;
 mod promote;
@@ -32,6 +34,7 @@ mod tests;
 mod view;
 
 pub use error::OpError;
+pub use method_compiler::{GraphCompiler, method_graph};
 
 use crate::runtime::KernelRegistry;
 

@@ -59,11 +59,11 @@ fn worthwhile(graph: &Graph, node: &Node, size: usize) -> bool {
         let value = graph.value(id);
         value.shape.iter().all(|dim| matches!(dim, Int::Const(_))) && value.dtype != DType::F64
     };
-    let operands: usize =
-        node.inputs.iter().map(|&id| graph.constant(id).map_or(usize::MAX / 4, |data| data.len())).sum();
+    let sizes = node.inputs.iter().map(|&id| graph.constant(id).map(|data| data.len()));
+    let operands: Option<usize> = sizes.sum();
     let cap = if node.inputs.is_empty() { MAX_GENERATED } else { MAX_RESULT };
     size <= cap
-        && operands <= MAX_OPERANDS
+        && operands.is_some_and(|operands| operands <= MAX_OPERANDS)
         && node.inputs.iter().chain(&node.outputs).all(known)
         && node.outputs.iter().all(|&id| graph.value(id).quantization.is_none())
 }

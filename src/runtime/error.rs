@@ -132,6 +132,12 @@ pub enum RuntimeError {
     FixedSizes { method: String, index: usize, have: Dims, asked: Dims },
     #[error("input {index} of method {method} has upper bounds {bounds:?}, {asked:?} asked")]
     SizesTooLarge { method: String, index: usize, bounds: Dims, asked: Dims },
+    #[error("method {method} cannot be compiled: {reason}")]
+    NotCompiled { method: String, reason: String },
+    #[error("value {value} is {kind}, not the tensor that was compiled")]
+    NotTheTensor { value: u32, kind: &'static str },
+    #[error("values {a} and {b} share memory, and one of them is written")]
+    ValuesShareMemory { a: u32, b: u32 },
     #[error("output {index} of method {method} has no memory yet")]
     NoOutput { method: String, index: usize },
 
@@ -198,6 +204,7 @@ impl RuntimeError {
             }
             Self::ElementType { .. } | Self::NotScalar { .. } | Self::ViewType { .. } => Status::InvalidType,
             Self::Sizes { .. } => Status::InvalidArgument,
+            Self::NotCompiled { .. } => Status::NotSupported,
             _ => Status::InvalidProgram,
         }
     }

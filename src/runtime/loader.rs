@@ -1,17 +1,19 @@
 //! Turns a method of a program into something that can run: looks everything up, gives every tensor its memory.
 
 use super::binding::{Bindings, Home, Slot};
+use super::compiled::{Compilation, CompiledMethod, Execution, MethodCompiler, MethodSource};
 use super::delegate::{Backend, BackendRegistry, Delegate, DelegateInit};
 use super::error::{Missing, RuntimeError};
 use super::executor::{Executor, Expected, Step};
 use super::external::External;
 use super::kernel::{Kernel, KernelRegistry};
 use super::memory::{Common, Memory};
-use super::method::Method;
+use super::method::{Body, Method};
 use super::module::{MethodInfo, TensorInfo};
 use super::retype;
 use super::value::Value;
 use crate::error::{Context, Result};
+use crate::log_info;
 use crate::pte::{EValue, ExecutionPlan, Instruction, Program, TensorData};
 use crate::tensor::DType;
 use std::collections::BTreeSet;
@@ -23,6 +25,8 @@ pub(super) struct Loader<'a> {
     pub(super) external: &'a External,
     pub(super) kernels: &'a KernelRegistry,
     pub(super) backends: &'a BackendRegistry,
+    pub(super) compiler: Option<&'a dyn MethodCompiler>,
+    pub(super) execution: Execution,
 }
 
 /// Kernels by operator, backends by delegate.
@@ -51,9 +55,20 @@ impl Loader<'_> {
         }
         let places = Places::new(plan);
         places.check_homes(plan)?;
-        let delegates = self.init_delegates(plan, &backends, &values)?;
-        retype::apply(plan, &delegates, &mut values)?;
-        check_calls(plan, &values)?;
+        let body = match self.compile(plan)? {
+            Some(compiled) => Body::Compiled(compiled),
+            None => {
+                let delegates = self.init_delegates(plan, &backends, &values)?;
+                retype::apply(plan, &delegates, &mut values)?;
+                check_calls(plan, &values)?;
+                Body::Instructions(Executor {
+                    chains: lower(plan, &kernels, &places, &values),
+                    delegates,
+                    operator_names: plan.operators.iter().map(ToString::to_string).collect(),
+                    delegate_ids: plan.delegates.iter().map(|delegate| delegate.id.clone()).collect(),
+                })
+            }
+        };
 
         let (inputs, outputs) = places.slots(plan, &values);
         let info = MethodInfo {
@@ -61,14 +76,27 @@ impl Loader<'_> {
             inputs: inputs.iter().map(|slot| tensor_info(slot, &values, plan)).collect(),
             outputs: outputs.iter().map(|slot| tensor_info(slot, &values, plan)).collect(),
         };
-        let executor = Executor {
-            chains: lower(plan, &kernels, &places, &values),
-            delegates,
-            operator_names: plan.operators.iter().map(ToString::to_string).collect(),
-            delegate_ids: plan.delegates.iter().map(|delegate| delegate.id.clone()).collect(),
-        };
         let bindings = Bindings::new(plan.name.clone(), inputs, outputs);
-        Ok(Method { info, values, executor, bindings, memory })
+        Ok(Method { info, values, body, bindings, memory })
+    }
+
+    /// The method compiled; `None` when it runs by its instructions. Methods that take nothing are not worth it.
+    fn compile(&self, plan: &ExecutionPlan) -> Result<Option<Box<dyn CompiledMethod>>> {
+        let Some(compiler) = self.compiler else { return Ok(None) };
+        if self.execution == Execution::Instructions || plan.inputs.is_empty() {
+            return Ok(None);
+        }
+        let source = MethodSource { program: self.program, plan, external: self.external };
+        match compiler.compile(&source)? {
+            Compilation::Done(compiled) => Ok(Some(compiled)),
+            Compilation::Unfit(reason) if self.execution == Execution::Compiled => {
+                Err(RuntimeError::NotCompiled { method: plan.name.clone(), reason }.into())
+            }
+            Compilation::Unfit(reason) => {
+                log_info!("method {} runs instruction by instruction: {reason}", plan.name);
+                Ok(None)
+            }
+        }
     }
 
     /// All kernels and backends of a method, or everything that is missing.

@@ -1,6 +1,7 @@
 //! A loaded method: its values, its memory, its instructions, its bindings.
 
 use super::binding::{Bindings, Home};
+use super::compiled::{CompiledMethod, MethodValues};
 use super::error::{RuntimeError, Side};
 use super::executor::Executor;
 use super::io_arena::{IoArena, IoSlice};
@@ -8,7 +9,7 @@ use super::memory::Memory;
 use super::module::MethodInfo;
 use super::profile::{ProfileKind, Recorder, Work};
 use super::value::Value;
-use crate::error::Result;
+use crate::error::{Context, Result};
 use crate::tensor::Dims;
 use std::time::Instant;
 
@@ -16,9 +17,15 @@ use std::time::Instant;
 pub(super) struct Method {
     pub(super) info: MethodInfo,
     pub(super) values: Vec<Value>,
-    pub(super) executor: Executor,
+    pub(super) body: Body,
     pub(super) bindings: Bindings,
     pub(super) memory: Memory,
+}
+
+/// What a method does.
+pub(super) enum Body {
+    Instructions(Executor),
+    Compiled(Box<dyn CompiledMethod>),
 }
 
 impl Method {
@@ -66,7 +73,25 @@ impl Method {
 
     fn run(&mut self, arena: &mut IoArena, recorder: Option<&mut Recorder>) -> Result<()> {
         self.bindings.before(arena, &mut self.values)?;
-        self.executor.run(&self.info.name, &mut self.values, recorder)?;
+        let name = &self.info.name;
+        match &mut self.body {
+            Body::Instructions(executor) => executor.run(name, &mut self.values, recorder)?,
+            Body::Compiled(compiled) => {
+                let mut values = MethodValues::new(&mut self.values);
+                let result = match recorder {
+                    None => compiled.run(&mut values, None),
+                    Some(recorder) => compiled.run(
+                        &mut values,
+                        Some(&mut |step, began, duration| {
+                            let work =
+                                Work { kind: ProfileKind::Operator, name: step, method: name, instruction: None };
+                            recorder.record_span(work, began, duration);
+                        }),
+                    ),
+                };
+                result.with_context(|| format!("method {name}"))?;
+            }
+        }
         self.bindings.after(arena, &self.values)
     }
 

@@ -2,6 +2,7 @@
 //! runs on.
 
 mod binding;
+mod compiled;
 mod delegate;
 mod error;
 mod executor;
@@ -20,6 +21,9 @@ mod shared_buffers;
 mod tensor;
 mod value;
 
+pub use compiled::{
+    Compilation, CompiledMethod, Execution, MethodCompiler, MethodSource, MethodValues, Split, StepObserver,
+};
 pub use delegate::{Backend, BackendRegistry, Delegate, DelegateInit, RetypedArg};
 pub use error::{Missing, RuntimeError, Side};
 pub use executor::MAX_INSTRUCTIONS;

@@ -1,5 +1,6 @@
 //! The [`Module`] that runs programs itself, with this build's kernels and backends.
 
+use super::compiled::{Execution, MethodCompiler};
 use super::delegate::BackendRegistry;
 use super::error::{RuntimeError, Side};
 use super::external::External;
@@ -34,6 +35,8 @@ pub struct NativeModule {
     kernels: KernelRegistry,
     backends: BackendRegistry,
     external: External,
+    compiler: Option<Arc<dyn MethodCompiler>>,
+    execution: Execution,
     methods: Vec<Method>,
     common: Common,
     recorder: Option<Recorder>,
@@ -60,7 +63,14 @@ impl NativeModule {
         }
         let external = External::new(&program, data)?;
         let (program, methods, common) = (Arc::new(program), Vec::new(), Common::default());
-        Ok(Self { program, kernels, backends, external, methods, common, recorder: None })
+        let (compiler, execution, recorder) = (None, Execution::Auto, None);
+        Ok(Self { program, kernels, backends, external, compiler, execution, methods, common, recorder })
+    }
+
+    /// The same module, whose methods are compiled by `compiler` as `execution` says. Without a compiler they run
+    /// instruction by instruction.
+    pub fn with_compiler(self, compiler: Arc<dyn MethodCompiler>, execution: Execution) -> Self {
+        Self { compiler: Some(compiler), execution, ..self }
     }
 
     fn method(&self, id: MethodId) -> Result<&Method> {
@@ -111,8 +121,10 @@ impl Module for NativeModule {
         let Some(plan) = program.plan(name) else {
             return Err(RuntimeError::NoSuchMethod { name: name.to_owned(), known: self.method_names() }.into());
         };
-        let Self { external, kernels, backends, common, .. } = self;
-        let method = Loader { program: &program, external, kernels, backends }.load(plan, common)?;
+        let Self { external, kernels, backends, common, execution, .. } = self;
+        let (compiler, execution) = (self.compiler.as_deref(), *execution);
+        let loader = Loader { program: &program, external, kernels, backends, compiler, execution };
+        let method = loader.load(plan, common)?;
         for other in self.methods.iter().filter_map(|method| self.program.plan(&method.info.name)) {
             if let Some(buffer) = kept_apart(plan, other) {
                 log_warning!("methods {} and {} each have a {buffer} of their own", other.name, plan.name);

@@ -66,7 +66,11 @@ impl Recorder {
 
     /// Records work that began at `began` and ends now.
     pub(super) fn record(&mut self, work: Work<'_>, began: Instant) {
-        let duration = began.elapsed();
+        self.record_span(work, began, began.elapsed());
+    }
+
+    /// Records work that began at `began` and took `duration`.
+    pub(super) fn record_span(&mut self, work: Work<'_>, began: Instant, duration: Duration) {
         if self.profile.events.len() >= MAX_PROFILE_EVENTS {
             self.profile.dropped += 1;
             return;

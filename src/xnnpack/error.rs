@@ -209,6 +209,9 @@ pub enum XnnpackError {
     /// An input that is not what the graph expects.
     #[error("argument {arg}: {why}")]
     Input { arg: usize, why: String },
+    /// An argument of the delegate's call that is not what the graph takes or gives.
+    #[error("argument {arg} of the call: {why}")]
+    Argument { arg: usize, why: String },
     /// An output whose stated shape is not what comes out.
     #[error("argument {arg}: shape {stated:?} is stated, {made:?} comes out")]
     OutputShape { arg: usize, stated: Vec<usize>, made: Vec<usize> },

@@ -40,7 +40,8 @@ pub(super) fn quantization(model: &Model, value: &Value) -> Option<graph::Quanti
                 Scales::Bf16(scales) => blob(scales, |scale| scale.to_le_bytes()),
             };
             let scales = graph::Constant { data };
-            graph::Quantization::Blockwise { bits, block: *block, scales, scale_dtype: DType::BF16, zero_points: None }
+            let (scale_dtype, zero_points, order) = (DType::BF16, None, graph::CodeOrder::LowFirst);
+            graph::Quantization::Blockwise { bits, block: *block, scales, scale_dtype, zero_points, order }
         }
         Quantization::DynamicPerRow { nonbatch_dims } => {
             graph::Quantization::DynamicPerRow { nonbatch_dims: *nonbatch_dims }

@@ -11,6 +11,7 @@
 
 mod decode;
 mod decode_node;
+mod delegate;
 mod encode;
 mod error;
 mod header;
@@ -25,6 +26,7 @@ mod to_graph;
 mod verify;
 
 pub use decode::decode_delegate;
+pub use delegate::XnnpackBackend;
 pub use error::{NodePlace, XnnpackError};
 pub use lower::lower_into;
 pub use model::{

@@ -6,7 +6,9 @@ pub mod llama;
 use llama_runner::base::storage::Blob;
 use llama_runner::engine::{CompileOptions, Compiled, EngineError, InputView, Instance, WeightCache};
 use llama_runner::graph::interpret::{Data, Interpreter, Tensor};
-use llama_runner::graph::{Constant, Graph, Int, Op, Quantization, StateId, SymbolId, SymbolSource, ValueId};
+use llama_runner::graph::{
+    CodeOrder, Constant, Graph, Int, Op, Quantization, StateId, SymbolId, SymbolSource, ValueId,
+};
 use llama_runner::kernels::{KernelSet, ThreadPool};
 use llama_runner::tensor::DType;
 use std::sync::{Arc, LazyLock};
@@ -118,7 +120,14 @@ impl Builder {
     pub fn blockwise(&mut self, [n, k]: [usize; 2], block: usize) -> ValueId {
         let scales = self.bf16_scales(n * k / block);
         let scale_dtype = DType::BF16;
-        let quantization = Quantization::Blockwise { bits: 4, block, scales, scale_dtype, zero_points: None };
+        let quantization = Quantization::Blockwise {
+            bits: 4,
+            block,
+            scales,
+            scale_dtype,
+            zero_points: None,
+            order: CodeOrder::LowFirst,
+        };
         self.constant_codes(&[n, k], DType::U8, quantization)
     }
 

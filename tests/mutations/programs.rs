@@ -5,15 +5,18 @@ use crate::damage::{Rng, damage};
 use crate::subjects::{Subject, Subjects};
 use crate::worker::{assert_clean, run_program};
 use llama_runner::builtin::{self, ProgramOptions};
+use llama_runner::engine::Resources;
+use llama_runner::ops::GraphCompiler;
 use llama_runner::pte::Program;
 use llama_runner::qnn::fake::{Call, Fake};
 use llama_runner::qnn::{
     BinaryInfo, COMPILE_SPEC_KEY, CompileOptions, QnnBackend, QnnOptions, QnnType, Quantization, TensorInfo, sys,
 };
 use llama_runner::runner::{EvalMode, GenerationConfig, KvUpdater, LookaheadConfig, Prompt, Runner, RunnerOptions};
-use llama_runner::runtime::{Module, NativeModule};
+use llama_runner::runtime::{Execution, Module, NativeModule};
 use llama_runner::tokenizer::{Specials, TokenId, Tokenizer};
 use llama_runner::{Error, Result};
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
@@ -141,9 +144,11 @@ fn run(rng: &mut Rng, path: &Path, fake: &Fake) -> Result<()> {
 
 /// Opens the program at `path` as [`builtin::open_program`] does, with the fake in QNN's place.
 pub fn open(path: &Path, fake: &Fake) -> Result<NativeModule> {
-    let mut backends = builtin::backends(&ProgramOptions::default());
+    let resources = Resources::new(NonZeroUsize::new(1));
+    let mut backends = builtin::backends(&ProgramOptions::default(), &resources);
     backends.register(Arc::new(QnnBackend::with_library(fake.library(), QnnOptions::default())));
-    NativeModule::new(Program::open(path)?, builtin::kernels(), backends)
+    let module = NativeModule::new(Program::open(path)?, builtin::kernels(), backends)?;
+    Ok(module.with_compiler(Arc::new(GraphCompiler::new(resources)), Execution::Auto))
 }
 
 fn options(rng: &mut Rng) -> RunnerOptions {

@@ -259,14 +259,9 @@ impl<'a> Lowering<'a> {
             return Ok(out);
         }
         Ok(match self.root_home(x) {
-            Home::Input(_) => self.copy(x),
-            Home::State(state) if self.is_updated(state) => self.copy(x),
+            Home::Input(_) | Home::State(_) => self.copy(x),
             _ => x,
         })
-    }
-
-    fn is_updated(&self, state: usize) -> bool {
-        self.graph.state_updates.iter().any(|(id, _)| id.0 as usize == state)
     }
 
     /// Where the memory of `value` is, as far as lowering knows: before steps work in place.

@@ -54,7 +54,7 @@ fn sights(start: i64, tokens: usize, positions: usize) -> [(usize, Sight); 3] {
 }
 
 impl Step for Attention {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let (q_dims, cache_dims) = (shared.dims(self.q), shared.dims(self.k.data));
         let (&[batch, tokens, heads, dim], &[_, second, third, _]) = (q_dims, cache_dims) else {

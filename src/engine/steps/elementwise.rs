@@ -66,7 +66,7 @@ pub(in crate::engine) struct MapReals {
 }
 
 impl Step for MapReals {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let in_place = frame.shared.same_place(self.x, self.out);
         let (out, reader) = frame.write::<f32>(self.out)?;
         let x = if in_place { None } else { Some(reader.reals(self.x)?) };
@@ -90,7 +90,7 @@ pub(in crate::engine) struct Round {
 }
 
 impl Step for Round {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let in_place = frame.shared.same_place(self.x, self.out);
         let row = match self.grid {
             Grid::Rows { nonbatch_dims } => frame.shared.dims(self.out).iter().rev().take(nonbatch_dims).product(),
@@ -162,7 +162,7 @@ pub(in crate::engine) struct ZipReals {
 }
 
 impl Step for ZipReals {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let (mut a, mut b) = (self.a, self.b);
         if shared.same_place(b, self.out) && self.zip.commutes() {
@@ -202,7 +202,7 @@ pub(in crate::engine) struct CompareReals {
 }
 
 impl Step for CompareReals {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let dims = shared.dims(self.out);
         let nest = Nest::new(dims, [broadcast(shared.dims(self.a), dims), broadcast(shared.dims(self.b), dims)]);
@@ -249,7 +249,7 @@ pub(in crate::engine) struct ZipIntegers {
 }
 
 impl Step for ZipIntegers {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let dims = shared.dims(self.out);
         let nest = Nest::new(dims, [broadcast(shared.dims(self.a), dims), broadcast(shared.dims(self.b), dims)]);
@@ -313,7 +313,7 @@ pub(in crate::engine) struct MapIntegers {
 }
 
 impl Step for MapIntegers {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let ([out], reader) = frame.split([self.out])?;
         let x = reader.bytes(self.x)?;
         let size = self.out_dtype.size();
@@ -348,7 +348,7 @@ pub(in crate::engine) struct ConvertKind {
 }
 
 impl Step for ConvertKind {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let mut batch = [0; BATCH];
         if self.to_real {
             let (out, reader) = frame.write::<f32>(self.out)?;
@@ -380,7 +380,7 @@ pub(in crate::engine) struct NotReal {
 }
 
 impl Step for NotReal {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let (out, reader) = frame.write::<u8>(self.out)?;
         out.iter_mut().zip(reader.reals(self.x)?).for_each(|(out, &x)| *out = u8::from(x == 0.0));
         Ok(())

@@ -15,7 +15,7 @@ pub(in crate::engine) struct RmsNorm {
 }
 
 impl Step for RmsNorm {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let row = shared.dims(self.gamma)[0];
         let (out, reader) = frame.write::<f32>(self.out)?;
@@ -41,7 +41,7 @@ pub(in crate::engine) struct Rotary {
 }
 
 impl Step for Rotary {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let &[_, tokens, heads, head_dim] = shared.dims(self.out) else {
             return Err("its operand has not 4 axes".into());

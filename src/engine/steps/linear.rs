@@ -18,7 +18,7 @@ pub(in crate::engine) struct QuantizedLinears {
 pub(in crate::engine) const MAX_MEMBERS: usize = 4;
 
 impl QuantizedLinears {
-    fn run_each<const N: usize>(&self, frame: Frame<'_>) -> StepResult {
+    fn run_each<const N: usize>(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let (outs, reader) = frame.split::<N>(std::array::from_fn(|i| self.members[i].1))?;
         let x = reader.reals(self.x)?;
@@ -40,7 +40,7 @@ impl QuantizedLinears {
 }
 
 impl Step for QuantizedLinears {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         match self.members.len() {
             1 => self.run_each::<1>(frame),
             2 => self.run_each::<2>(frame),
@@ -59,7 +59,7 @@ pub(in crate::engine) struct RealLinear {
 }
 
 impl Step for RealLinear {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let (out, reader) = frame.write::<f32>(self.out)?;
         let x = reader.reals(self.x)?;
@@ -80,7 +80,7 @@ pub(in crate::engine) struct MatMul {
 }
 
 impl Step for MatMul {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let (a_dims, b_dims, dims) = (shared.dims(self.a), shared.dims(self.b), shared.dims(self.out));
         let (a_batch, a_matrix) = a_dims.split_at(a_dims.len() - 2);

@@ -16,7 +16,7 @@ use crate::kernels::ThreadPool;
 /// One step of a plan.
 pub(super) trait Step: Send + Sync + std::fmt::Debug {
     /// Does it.
-    fn run(&self, frame: Frame<'_>) -> StepResult;
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult;
 }
 
 /// Elements of simple work that are worth a thread's attention.

@@ -64,7 +64,7 @@ pub(in crate::engine) struct Copy {
 }
 
 impl Step for Copy {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         if frame.shared.same_place(self.x, self.out) {
             return Ok(());
         }
@@ -84,7 +84,7 @@ pub(in crate::engine) struct Permute {
 }
 
 impl Step for Permute {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let own = dense(shared.dims(self.x));
         let mut strides: Strides = [0; MAX_RANK];
@@ -108,7 +108,7 @@ pub(in crate::engine) struct Slice {
 }
 
 impl Step for Slice {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let (from, to) = (shared.dims(self.x), shared.dims(self.out));
         let start = place(shared.int(self.start), to[self.axis], self.step, from[self.axis])?;
@@ -130,7 +130,7 @@ pub(in crate::engine) struct Expand {
 }
 
 impl Step for Expand {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let to = shared.dims(self.out);
         let nest = Nest::new(to, [broadcast(shared.dims(self.x), to)]);
@@ -150,7 +150,7 @@ pub(in crate::engine) struct Concat {
 }
 
 impl Step for Concat {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let to = shared.dims(self.out);
         let joined: usize = self.parts.iter().map(|&part| shared.dims(part)[self.axis]).sum();
@@ -199,7 +199,7 @@ pub(in crate::engine) enum Along {
 }
 
 impl Step for Update {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let (target, values) = (shared.dims(self.target), shared.dims(self.values));
         let mut strides = dense(target);
@@ -235,7 +235,7 @@ pub(in crate::engine) struct Where {
 }
 
 impl Where {
-    fn run_sized<const SIZE: usize>(&self, frame: Frame<'_>) -> StepResult {
+    fn run_sized<const SIZE: usize>(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let dims = shared.dims(self.out);
         let nest = Nest::new(dims, [self.condition, self.a, self.b].map(|value| broadcast(shared.dims(value), dims)));
@@ -257,7 +257,7 @@ impl Where {
 }
 
 impl Step for Where {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         match self.size {
             1 => self.run_sized::<1>(frame),
             2 => self.run_sized::<2>(frame),
@@ -278,7 +278,7 @@ pub(in crate::engine) struct Count {
 }
 
 impl Step for Count {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let start = frame.shared.int(self.start);
         let number = |index: usize| start.wrapping_add((index as i64).wrapping_mul(self.step));
         match self.dtype {
@@ -305,7 +305,7 @@ pub(in crate::engine) struct FillReal {
 }
 
 impl Step for FillReal {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let (out, _) = frame.write::<f32>(self.out)?;
         out.fill(self.value);
         Ok(())

@@ -16,7 +16,7 @@ pub(in crate::engine) struct Decode {
 }
 
 impl Step for Decode {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let (out, reader) = frame.write::<f32>(self.out)?;
         self.grid.decode(reader.bytes(self.x)?, out);
         Ok(())
@@ -32,7 +32,7 @@ pub(in crate::engine) struct Encode {
 }
 
 impl Step for Encode {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let ([out], reader) = frame.split([self.out])?;
         self.grid.encode(reader.reals(self.x)?, out);
         Ok(())
@@ -51,7 +51,7 @@ pub(in crate::engine) struct QuantizePerToken {
 }
 
 impl Step for QuantizePerToken {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let row = frame.shared.dims(self.x).last().copied().unwrap_or(1);
         let ([codes, scales, zero_points], reader) = frame.split([self.codes, self.scales, self.zero_points])?;
         let scales: &mut [f32] = numbers_mut(scales)?;
@@ -109,7 +109,7 @@ pub(in crate::engine) struct DequantizeRows {
 }
 
 impl Step for DequantizeRows {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let row = frame.shared.dims(self.codes).last().copied().unwrap_or(1);
         let (out, reader) = frame.write::<f32>(self.out)?;
         let (codes, zero_points) = (reader.bytes(self.codes)?, reader.bytes(self.zero_points)?);

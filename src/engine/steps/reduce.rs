@@ -25,7 +25,7 @@ pub(in crate::engine) struct Mean {
 }
 
 impl Step for Mean {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let (results, sums) = nests(&shared, self.x, self.out);
         let total: usize = shared.dims(self.x).iter().product();
@@ -74,7 +74,7 @@ pub(in crate::engine) struct Any {
 }
 
 impl Step for Any {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let (results, parts) = nests(&shared, self.x, self.out);
         let total: usize = shared.dims(self.x).iter().product();
@@ -109,7 +109,7 @@ pub(in crate::engine) struct Softmax {
 }
 
 impl Step for Softmax {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let dims = shared.dims(self.out);
         let (row, inner) = (dims[self.axis], dims[self.axis + 1..].iter().product::<usize>());

@@ -26,7 +26,7 @@ pub(in crate::engine) struct Embedding {
 }
 
 impl Step for Embedding {
-    fn run(&self, frame: Frame<'_>) -> StepResult {
+    fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let count: usize = shared.dims(self.indices).iter().product();
         let rows = match &self.table {

@@ -3,7 +3,7 @@
 use super::InterpretError;
 use super::step::{OpResult, Step};
 use super::tensor::{Data, Tensor, from_bytes, is_real, round_real, wrap_integer};
-use crate::graph::{Quantization, Value};
+use crate::graph::{CodeOrder, Quantization, Value};
 use crate::tensor::DType;
 
 /// The lines along the last axis of a value, as reals. A constant is decoded line by line.
@@ -45,7 +45,7 @@ impl<'a> Rows<'a> {
 }
 
 fn dequantize_row(value: &Value, quantization: &Quantization, data: &[u8], [row, columns]: [usize; 2]) -> Vec<f32> {
-    let codes = codes_of_row(value.dtype, quantization.bits(), data, [row, columns]);
+    let codes = codes_of_row(value.dtype, quantization, data, [row, columns]);
     let center = if quantization.bits() < 8 { 1 << (quantization.bits() - 1) } else { 0 };
     match quantization {
         Quantization::PerTensor { encoding, .. } => {
@@ -75,8 +75,9 @@ fn dequantize_row(value: &Value, quantization: &Quantization, data: &[u8], [row,
     }
 }
 
-/// Codes below 8 bits are unsigned and packed from the low bits up; each line starts at a byte.
-fn codes_of_row(dtype: DType, bits: u8, data: &[u8], [row, columns]: [usize; 2]) -> Vec<i64> {
+/// Codes below 8 bits are unsigned and share bytes; each line starts at a byte.
+fn codes_of_row(dtype: DType, quantization: &Quantization, data: &[u8], [row, columns]: [usize; 2]) -> Vec<i64> {
+    let bits = usize::from(quantization.bits());
     if bits >= 8 {
         let bytes = columns * dtype.size();
         return match from_bytes(dtype, &data[row * bytes..(row + 1) * bytes]) {
@@ -84,11 +85,16 @@ fn codes_of_row(dtype: DType, bits: u8, data: &[u8], [row, columns]: [usize; 2])
             Data::Real(codes) => codes.into_iter().map(|code| code as i64).collect(),
         };
     }
-    let bits = usize::from(bits);
-    let bytes = (columns * bits).div_ceil(8);
+    let (bytes, per_byte) = ((columns * bits).div_ceil(8), 8 / bits);
     let line = &data[row * bytes..(row + 1) * bytes];
-    let bit = |at: usize| i64::from(line[at / 8] >> (at % 8) & 1);
-    (0..columns).map(|column| (0..bits).map(|i| bit(column * bits + i) << i).sum()).collect()
+    let code = |column: usize| {
+        let place = match quantization.order() {
+            CodeOrder::LowFirst => column % per_byte,
+            CodeOrder::HighFirst => per_byte - 1 - column % per_byte,
+        };
+        i64::from(line[column / per_byte] >> (place * bits) & ((1 << bits) - 1))
+    };
+    (0..columns).map(code).collect()
 }
 
 fn known(dim: crate::graph::Int) -> usize {

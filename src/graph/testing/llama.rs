@@ -4,7 +4,7 @@ use super::{Rng, broadcast_shape, dims, f32_blob};
 use crate::base::storage::Blob;
 use crate::graph::interpret::{Interpreter, Tensor};
 use crate::graph::{
-    BinaryOp, CacheLayout, Constant, Graph, Int, Op, Quantization, StateId, SymbolSource, UnaryOp, ValueId,
+    BinaryOp, CacheLayout, CodeOrder, Constant, Graph, Int, Op, Quantization, StateId, SymbolSource, UnaryOp, ValueId,
 };
 use crate::tensor::DType;
 
@@ -231,6 +231,7 @@ impl Builder<'_> {
             scales: Constant { data: f32_blob(&scales) },
             scale_dtype: DType::F32,
             zero_points: None,
+            order: CodeOrder::LowFirst,
         };
         self.graph.add_constant("w4", DType::U8, &[rows, columns], Some(quantization), Blob::from_vec(codes))
     }

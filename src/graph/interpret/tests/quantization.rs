@@ -3,7 +3,7 @@
 use super::*;
 use crate::base::storage::Blob;
 use crate::graph::testing::f32_blob;
-use crate::graph::{Constant, Quantization};
+use crate::graph::{CodeOrder, Constant, Quantization};
 use crate::tensor::Encoding;
 
 fn constant_linear(
@@ -38,16 +38,26 @@ fn weights_of_every_quantization() {
         scales: scales(&[1.0, 10.0]),
         scale_dtype: DType::F32,
         zero_points: zero_points.map(|points| Constant { data: Blob::from_vec(points.to_vec()) }),
+        order: CodeOrder::LowFirst,
     };
     let ones = [1.0; 4];
     assert_eq!(constant_linear(&ones, DType::U8, &[1, 4], blockwise(None), &[0x89, 0xab], fc()), [51.0]);
     assert_eq!(constant_linear(&ones, DType::U8, &[1, 4], blockwise(Some(&[8, 9])), &[0x89, 0xab], fc()), [31.0]);
+    let tens = [1.0, 10.0, 100.0, 1000.0];
+    for (order, sum) in [(CodeOrder::LowFirst, 31_201.0), (CodeOrder::HighFirst, 23_010.0)] {
+        let mut ordered = blockwise(None);
+        if let Quantization::Blockwise { order: have, .. } = &mut ordered {
+            *have = order;
+        }
+        assert_eq!(constant_linear(&tens, DType::U8, &[1, 4], ordered, &[0x89, 0xab], fc()), [sum]);
+    }
     let bf16 = Quantization::Blockwise {
         bits: 2,
         block: 4,
         scales: Constant { data: Blob::from_vec(half::bf16::from_f32(0.5).to_le_bytes().to_vec()) },
         scale_dtype: DType::BF16,
         zero_points: None,
+        order: CodeOrder::LowFirst,
     };
     // Codes 3, 2, 1, 0 less 2.
     assert_eq!(
@@ -69,6 +79,7 @@ fn a_quantized_table_gives_dequantized_rows() {
         scales: Constant { data: f32_blob(&[1.0, 2.0, 3.0, 4.0]) },
         scale_dtype: DType::F32,
         zero_points: None,
+        order: CodeOrder::LowFirst,
     };
     let codes = Blob::from_vec(vec![0x98, 0xba, 0x01, 0x7f]);
     let table = graph.add_constant("table", DType::U8, &[2, 4], Some(quantization), codes);
