@@ -9,6 +9,7 @@ use llama_runner::kernels::{
     Clamp, KernelSet, Nibbles, PackError, PackedWeights, QuantizedProduct, QuantizedRows, RowQuant, Scales, ThreadPool,
     Unary, WeightShape,
 };
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// XNNPACK's arithmetic written down once more, one f32 rounding an operation.
 fn reference_quantize(x: &[f32]) -> (Vec<i8>, f32, i8) {
@@ -292,10 +293,10 @@ fn activations_in_tiles_of_another_size_are_refused() {
     {
         let mut activations = QuantizedRows::new();
         from.quantize_rows(&pool, &[1.0; 32], 32, 32, &mut activations);
-        let multiplied = std::panic::catch_unwind(|| {
+        let multiplied = catch_unwind(AssertUnwindSafe(|| {
             let (mut out, activations, weights) = ([0.0; 16], &activations, &matrix.packed);
             to.quantized_gemm(&pool, QuantizedProduct { activations, weights, clamp: Clamp::NONE, out: &mut out });
-        });
+        }));
         assert_eq!(multiplied.is_ok(), tile(from) == tile(to), "{} to {}", from.tier(), to.tier());
     }
 }
