@@ -110,7 +110,8 @@ impl Error {
         None
     }
 
-    /// The message with every cause, on one line: `a: b: c`.
+    /// The message with every cause, on one line: `a: b: c`. Control characters, which names in a damaged file may hold,
+    /// become spaces, but for NUL, which the C border writes in its own way.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();
         let mut next = self.source();
@@ -126,7 +127,7 @@ impl Error {
             }
             next = error.source();
         }
-        text.replace('\n', " ")
+        text.replace(|c: char| c.is_control() && c != '\0', " ")
     }
 }
 
@@ -177,6 +178,11 @@ mod tests {
         assert_eq!(error.chain(), "creating: reading x.pte: byte 7 is wrong");
         assert_eq!(error.status(), Status::InvalidProgram);
         assert!(error.find::<Typed>().is_some());
+    }
+
+    #[test]
+    fn chain_is_one_line_that_moves_no_cursor() {
+        assert_eq!(Error::new(Status::NotFound, "no\x1b[2J\r\nfile\u{9b}1m é").chain(), "no [2J  file 1m é");
     }
 
     #[test]

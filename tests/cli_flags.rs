@@ -81,13 +81,28 @@ fn help_goes_to_stdout_and_is_a_success() {
 }
 
 #[test]
-fn paths_that_cannot_be_written_are_found_before_anything_is_loaded() {
-    for flag in ["--output_path", "--trace_path", "--dump_logits_path"] {
+fn oc4_paths_that_cannot_be_written_are_found_before_anything_is_loaded() {
+    for flag in ["--output_path", "--performance_output_path", "--trace_path", "--dump_logits_path"] {
         let run = qnn_llama_runner(["--eval_mode=0", "--model_path=missing.pte", flag, "no/such/directory/file"]);
         assert_fails(&run, ACCESS_FAILED, "cannot write no/such/directory/file");
         let run = qnn_llama_runner(["--eval_mode=0", "--model_path=missing.pte", flag, "."]);
         assert_fails(&run, ACCESS_FAILED, "cannot write .");
     }
+}
+
+#[test]
+fn what_is_read_is_never_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, [1, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+    for input in ["--model_path", "--tokenizer_path", "--tokenized_prompt"] {
+        for output in ["--output_path", "--performance_output_path", "--trace_path", "--dump_logits_path"] {
+            let paths = [input, output].map(|flag| [OsString::from(flag), file.clone().into()]);
+            let run = qnn_llama_runner(paths.concat().into_iter().chain(["--eval_mode=0".into()]));
+            assert_fails(&run, INVALID_ARGUMENT, "is to be read and cannot be written to");
+        }
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), [1, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn oc5_dumped_logits_are_the_rows_of_prompt_and_answer_in_order() {
 
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
 #[test]
-fn inspect_shows_methods_constants_and_delegates() {
+fn o10_inspect_shows_the_soc_with_methods_constants_and_delegates() {
     let inspect = |more: &[&str]| {
         let file = model("qnn/qnn_s260k_hybrid_ar32_emb432.pte");
         let output = Command::new(env!("CARGO_BIN_EXE_llr")).arg("inspect").arg(file).args(more).output().unwrap();

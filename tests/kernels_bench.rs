@@ -100,30 +100,26 @@ fn bench_kernels_attention() {
         let mut out = vec![0.0; q.len()];
         for threads in [1, 2] {
             let pool = ThreadPool::new(threads);
-            let time = time(if queries == 1 { 31 } else { 7 }, |_| {
-                for [k, v] in &caches {
-                    let strides = Strides { token: kv_heads * dim, head: dim };
-                    let call = Attention {
-                        queries,
-                        heads,
-                        kv_heads,
-                        head_dim: dim,
-                        scale: 0.125,
-                        mask: Mask::Causal { start },
-                        q: &q,
-                        q_strides: Strides { token: heads * dim, head: dim },
-                        k: KeyValues::F32 { data: k, strides },
-                        v: KeyValues::F32 { data: v, strides },
-                        out_strides: Strides { token: heads * dim, head: dim },
-                    };
-                    set.attention(&pool, &call, &mut out);
-                }
+            let strides = Strides { token: kv_heads * dim, head: dim };
+            let time = time(layers * if queries == 1 { 21 } else { 1 }, |i| {
+                let [k, v] = &caches[i % layers];
+                let call = Attention {
+                    queries,
+                    heads,
+                    kv_heads,
+                    head_dim: dim,
+                    scale: 0.125,
+                    mask: Mask::Causal { start },
+                    q: &q,
+                    q_strides: Strides { token: heads * dim, head: dim },
+                    k: KeyValues::F32 { data: k, strides },
+                    v: KeyValues::F32 { data: v, strides },
+                    out_strides: Strides { token: heads * dim, head: dim },
+                };
+                set.attention(&pool, &call, &mut out);
             });
-            println!(
-                "{queries:4} queries at {start:4}, {threads} threads: {:8.2} ms ({:8.2}) for {layers} layers",
-                time.median * 1e3,
-                time.best * 1e3
-            );
+            let (median, best) = (time.median * 1e6, time.best * 1e6);
+            println!("{queries:4} queries at {start:4}, {threads} threads: {median:8.1} µs ({best:8.1}) a layer");
         }
     }
     println!("{}", load());

@@ -4,10 +4,12 @@
 mod kernels_common;
 
 use kernels_common::{Random, assert_same, sets};
+use llama_runner::base::fnv::fnv1a64;
 use llama_runner::kernels::{
     Clamp, KernelSet, Nibbles, PackError, PackedWeights, QuantizedProduct, QuantizedRows, RowQuant, Scales, ThreadPool,
-    WeightShape,
+    Unary, WeightShape,
 };
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// XNNPACK's arithmetic written down once more, one f32 rounding an operation.
 fn reference_quantize(x: &[f32]) -> (Vec<i8>, f32, i8) {
@@ -261,4 +263,40 @@ fn packing_refuses_what_does_not_fit() {
     assert_eq!(pack(2, 64, 32, 64, 4, Some(&[0.0])), Some(PackError::Length { what: "bias", found: 1, needed: 2 }));
     let huge = pack(usize::MAX / 2, 64, 64, 0, 0, None);
     assert_eq!(huge, Some(PackError::Length { what: "weights", found: 0, needed: usize::MAX }));
+}
+
+#[test]
+fn bits_are_the_same_on_every_machine() {
+    // The number was computed on x86-64 and holds on aarch64.
+    let mut random = Random(5);
+    let shape = WeightShape { n: 72, k: 320, group: 32 };
+    let matrix = matrix(&mut random, shape, 4, true, true);
+    let x = random.floats(5 * shape.k, -1.0, 1.0);
+    for (set, pool) in sets() {
+        let mut y = gemm(set, &pool, &x, &matrix, Clamp::NONE);
+        set.rms_norm(&y.clone(), 72, None, 1e-5, &mut y);
+        set.map_in_place(Unary::Gelu, &mut y);
+        set.map_in_place(Unary::Silu, &mut y);
+        set.softmax_rows(&mut y, 72);
+        let bytes: Vec<u8> = y.iter().flat_map(|y| y.to_le_bytes()).collect();
+        assert_eq!(fnv1a64(&bytes), 0x18aa_6f8d_72b9_7312, "{}", set.tier());
+    }
+}
+
+#[test]
+fn activations_in_tiles_of_another_size_are_refused() {
+    let matrix = matrix(&mut Random(6), WeightShape { n: 16, k: 32, group: 32 }, 4, true, false);
+    let pool = ThreadPool::new(1);
+    let tile = |set: &KernelSet| set.kernel_name("", "").split('_').nth(2).unwrap().to_owned();
+    for (from, to) in
+        KernelSet::all_available().iter().flat_map(|a| KernelSet::all_available().iter().map(move |b| (a, b)))
+    {
+        let mut activations = QuantizedRows::new();
+        from.quantize_rows(&pool, &[1.0; 32], 32, 32, &mut activations);
+        let multiplied = catch_unwind(AssertUnwindSafe(|| {
+            let (mut out, activations, weights) = ([0.0; 16], &activations, &matrix.packed);
+            to.quantized_gemm(&pool, QuantizedProduct { activations, weights, clamp: Clamp::NONE, out: &mut out });
+        }));
+        assert_eq!(multiplied.is_ok(), tile(from) == tile(to), "{} to {}", from.tier(), to.tier());
+    }
 }

@@ -17,8 +17,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tokenizer", &[]),
     ("runner", &["runtime", "tokenizer", "tensor"]),
     ("capi", &["runner", "runtime", "tokenizer", "builtin"]),
-    ("graph", &["tensor"]),
-    ("passes", &["graph", "tensor"]),
     ("kernels", &[]),
     ("engine", &["graph", "passes", "kernels", "tensor"]),
     ("xnnpack", &["runtime", "graph", "passes", "engine", "tensor", "pte"]),

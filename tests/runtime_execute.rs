@@ -4,7 +4,7 @@ mod runtime_support;
 
 use llama_runner::Status;
 use llama_runner::pte::{Chain, EValue, Instruction};
-use llama_runner::runtime::{IoArena, MAX_INSTRUCTIONS, Module, Value};
+use llama_runner::runtime::{MAX_INSTRUCTIONS, Module, Value};
 use llama_runner::tensor::DType;
 use runtime_support::*;
 
@@ -80,6 +80,27 @@ fn a_jump_loops_until_its_condition_holds() {
 }
 
 #[test]
+fn a_jump_behind_the_last_instruction_ends_the_chain() {
+    let values = vec![EValue::Bool(false), bytes4(constant(1)), bytes4(UNPLANNED)];
+    let jump = Instruction::JumpFalse { condition: 0, destination: 2 };
+    let mut bound = Bound::new(forward(values, &[], &[2], vec![jump, kernel(0, &[1, 2])]));
+    bound.run().unwrap();
+    assert_eq!(bound.got(0), [0; 4]);
+}
+
+#[test]
+fn a_tensor_of_bools_is_true_when_all_its_elements_are() {
+    for (condition, want) in [([1, 1, 1, 1], [11, 21, 31, 41]), ([1, 1, 0, 1], [0; 4]), ([0; 4], [0; 4])] {
+        let values = vec![tensor(DType::Bool, &[4], UNPLANNED), bytes4(constant(1)), bytes4(UNPLANNED)];
+        let jump = Instruction::JumpFalse { condition: 0, destination: 2 };
+        let mut bound = Bound::new(forward(values, &[0], &[2], vec![jump, kernel(0, &[1, 2])]));
+        bound.set(0, &condition);
+        bound.run().unwrap();
+        assert_eq!(bound.got(0), want, "{condition:?}");
+    }
+}
+
+#[test]
 fn an_endless_loop_is_an_error() {
     let values = vec![EValue::Bool(false)];
     let mut bound =
@@ -138,7 +159,7 @@ fn wrong_kinds_at_run_time_are_typed_errors() {
         (
             vec![EValue::Int(0)],
             Instruction::JumpFalse { condition: 0, destination: 0 },
-            "the condition of a jump is int, not bool",
+            "the condition of a jump is int, neither a bool nor a tensor of bools",
         ),
         (vec![EValue::Int(0)], Instruction::Free { value: 0 }, "what is freed is int, not tensor"),
         (vec![EValue::Null, bytes4(planned(0))], kernel(0, &[0, 1]), "argument 0 is null, not tensor"),
@@ -219,59 +240,4 @@ fn a_constant_method_needs_no_backend_but_its_instructions_are_run() {
     assert_eq!(module(plan).constant("forward").unwrap().unwrap()[0].to_string(), "int 41");
     let mut module = module(forward(values, &[], &[1], vec![kernel(3, &[0, 1])]));
     assert_eq!(module.constant("forward").unwrap().unwrap()[0].to_string(), "int 42");
-}
-
-#[test]
-#[ignore = "a measurement of release builds"]
-fn bench_one_delegate_call_with_84_arguments() {
-    use llama_runner::runtime::{Backend, BackendRegistry, Delegate, DelegateInit, NativeModule};
-    struct Nothing;
-    impl Backend for Nothing {
-        fn id(&self) -> &'static str {
-            "FakeBackend"
-        }
-        fn available(&self) -> llama_runner::Result<()> {
-            Ok(())
-        }
-        fn init(&self, _: &DelegateInit<'_>) -> llama_runner::Result<Box<dyn Delegate>> {
-            Ok(Box::new(Self))
-        }
-    }
-    impl Delegate for Nothing {
-        fn execute(&mut self, _: &mut [Value], args: &[u32]) -> llama_runner::Result<()> {
-            std::hint::black_box(args);
-            Ok(())
-        }
-    }
-    let all: Vec<u32> = (0..84).collect();
-    let plan = forward(vec![bytes4(UNPLANNED); 84], &all[..43], &all[43..], vec![delegate(0, &all)]);
-    let mut backends = BackendRegistry::default();
-    backends.register(std::sync::Arc::new(Nothing));
-    let module = NativeModule::new(program(plan), kernels(), backends).unwrap();
-    let mut bound = Bound::with(module);
-    const ROUNDS: u32 = 1_000_000;
-    let start = std::time::Instant::now();
-    for _ in 0..ROUNDS {
-        bound.run().unwrap();
-    }
-    let execute = start.elapsed() / ROUNDS;
-    let start = std::time::Instant::now();
-    for _ in 0..ROUNDS / 10 {
-        for (index, &slice) in bound.inputs.iter().enumerate() {
-            bound.module.bind_input(bound.method, index, &bound.arena, slice).unwrap();
-        }
-    }
-    let bind = start.elapsed() / (ROUNDS / 10 * bound.inputs.len() as u32);
-    assert!(execute.as_nanos() < 150 && bind.as_nanos() < 20, "execute {execute:?}, bind {bind:?}");
-}
-
-#[test]
-fn another_arena_is_not_taken_for_the_bound_one() {
-    let mut bound =
-        Bound::new(forward(vec![bytes4(UNPLANNED), bytes4(UNPLANNED)], &[0], &[1], vec![kernel(0, &[0, 1])]));
-    let mut other = IoArena::new(1 << 16).unwrap();
-    let error = bound.module.execute(bound.method, &mut other).unwrap_err();
-    assert_eq!(typed(&error), "method forward is bound to another arena than the one it is given");
-    let error = bound.module.output(bound.method, 0, &other).unwrap_err();
-    assert_eq!(typed(&error), "method forward is bound to another arena than the one it is given");
 }

@@ -10,7 +10,7 @@ use runtime_support::*;
 use std::sync::Arc;
 
 #[test]
-fn o04_every_missing_operator_is_listed() {
+fn o4_every_missing_operator_is_listed() {
     let mut plan = forward(vec![], &[], &[], vec![]);
     plan.operators.extend([operator("llama::sdpa.out"), operator("aten::_softmax")]);
     let error = load_error(program(plan), FakeBackend::default());
@@ -191,8 +191,8 @@ fn indices_out_of_range_are_named() {
             "value 8 is out of range: there are 1",
         ),
         (
-            forward(value(), &[], &[], vec![Instruction::JumpFalse { condition: 0, destination: 1 }]),
-            "instruction 1 is out of range: there are 1",
+            forward(value(), &[], &[], vec![Instruction::JumpFalse { condition: 0, destination: 2 }]),
+            "instruction 2 is out of range: there are 2",
         ),
     ];
     for (plan, want) in cases {

@@ -1,4 +1,5 @@
-//! Zeroed heap memory with an alignment of its own, for tensors that vendor libraries and vector kernels read.
+//! Zeroed heap memory with an alignment of its own, for tensors that vendor libraries and vector kernels read. A large
+//! block costs nothing until it is touched, so what a file says it needs cannot use up the machine.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result, Status};
@@ -12,9 +13,10 @@ pub const ALIGNMENT: usize = 64;
 /// method, slices of one arena) derive everything from that address, so no Rust reference covers the whole block.
 #[derive(Debug)]
 pub struct AlignedBuffer {
-    block: NonNull<u8>,
-    skip: usize,
+    base: NonNull<u8>,
     len: usize,
+    /// What was allocated; `base` is its first aligned byte.
+    block: NonNull<u8>,
 }
 
 // SAFETY: the block is plain memory owned by this value; access through the base address is governed by the `&`/`&mut`
@@ -26,14 +28,28 @@ unsafe impl Sync for AlignedBuffer {}
 impl AlignedBuffer {
     /// Allocates `len` zero bytes. Running out of memory is an error, not an abort.
     pub fn zeroed(len: usize) -> Result<Self> {
-        let (block, skip) = zeroed_block(len)?;
-        Ok(Self { block, skip, len })
+        let layout = Self::layout(len)?;
+        // SAFETY: the layout has a non-zero size.
+        let block = unsafe { alloc_zeroed(layout) };
+        let block = NonNull::new(block)
+            .ok_or_else(|| Error::new(Status::MemoryAllocationFailed, format!("cannot allocate {len} bytes")))?;
+        // SAFETY: the block is ALIGNMENT bytes longer than `len`, so the next aligned byte and `len` more are inside.
+        let base = unsafe { block.add(block.align_offset(ALIGNMENT)) };
+        Ok(Self { base, len, block })
+    }
+
+    /// The allocator gets fresh pages from the system without writing to them only when it need not align them, so the
+    /// block is aligned within its size.
+    fn layout(len: usize) -> Result<Layout> {
+        let size = len.checked_add(ALIGNMENT).and_then(|size| Layout::from_size_align(size, 1).ok());
+        size.ok_or_else(|| {
+            Error::new(Status::MemoryAllocationFailed, format!("{len} bytes is more than this machine can address"))
+        })
     }
 
     /// First byte of the block; valid for `len` bytes as long as the value lives.
     pub fn as_ptr(&self) -> *mut u8 {
-        // `skip` is less than what the block has beyond `len`.
-        self.block.as_ptr().wrapping_add(self.skip)
+        self.base.as_ptr()
     }
 
     /// Size in bytes.
@@ -49,81 +65,39 @@ impl AlignedBuffer {
 
 impl Drop for AlignedBuffer {
     fn drop(&mut self) {
-        // SAFETY: the block came from `zeroed_block` for this length and is freed once.
-        unsafe { free_block(self.block, self.len) }
+        let layout = Self::layout(self.len).expect("checked when allocated");
+        // SAFETY: `block` came from `alloc_zeroed` with this very layout and is freed once.
+        unsafe { dealloc(self.block.as_ptr(), layout) }
     }
 }
 
-/// A block with `len` zero bytes after the returned offset, which is below ALIGNMENT and makes them aligned. Pages that
-/// nobody writes to take no memory: asking the allocator for the alignment would make it write the zeros.
-fn zeroed_block(len: usize) -> Result<(NonNull<u8>, usize)> {
-    let layout = layout(len)?;
-    // SAFETY: the layout is never empty (`layout` adds ALIGNMENT).
-    let block = unsafe { alloc_zeroed(layout) };
-    let block = NonNull::new(block)
-        .ok_or_else(|| Error::new(Status::MemoryAllocationFailed, format!("cannot allocate {len} bytes")))?;
-    Ok((block, block.as_ptr().addr().wrapping_neg() % ALIGNMENT))
-}
-
-/// # Safety
-/// `block` came from `zeroed_block(len)` and nobody uses it any more.
-unsafe fn free_block(block: NonNull<u8>, len: usize) {
-    let layout = layout(len).expect("checked when allocated");
-    // SAFETY: the caller's promise; the layout is that of the allocation.
-    unsafe { dealloc(block.as_ptr(), layout) }
-}
-
-fn layout(len: usize) -> Result<Layout> {
-    let too_much = || {
-        let message = format!("{len} bytes is more than this machine can address");
-        Error::new(Status::MemoryAllocationFailed, message)
-    };
-    let padded = len.checked_add(ALIGNMENT).ok_or_else(too_much)?;
-    Layout::from_size_align(padded, 1).map_err(|_| too_much())
-}
-
-/// Zeroed bytes at a 64-byte boundary with one owner, for what is large and touched in part: pages that nobody wrote
+/// Zeroed bytes at the start of a page with one owner, for what is large and touched in part: pages that nobody wrote
 /// to take no memory.
 #[derive(Debug)]
-pub struct ZeroedBytes {
-    block: NonNull<u8>,
-    skip: usize,
-    len: usize,
-}
-
-// SAFETY: the block is plain memory that this value alone owns; it is reached through `&self` and `&mut self` only.
-unsafe impl Send for ZeroedBytes {}
-// SAFETY: as above, `&self` only reads.
-unsafe impl Sync for ZeroedBytes {}
+pub struct ZeroedBytes(memmap2::MmapMut);
 
 impl ZeroedBytes {
     /// `len` zero bytes. Running out of memory is an error, not an abort.
     pub fn new(len: usize) -> Result<Self> {
-        let (block, skip) = zeroed_block(len)?;
-        Ok(Self { block, skip, len })
+        let fail = |error| {
+            let message = format!("cannot allocate {len} bytes: {error}");
+            Error::new(Status::MemoryAllocationFailed, message)
+        };
+        // Allocators write the zeros themselves where they take up old memory.
+        memmap2::MmapMut::map_anon(len).map(Self).map_err(fail)
     }
 }
 
 impl std::ops::Deref for ZeroedBytes {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the block has `len` + ALIGNMENT initialised bytes, `skip` is below ALIGNMENT, and the bytes are
-        // borrowed as `self` is.
-        unsafe { std::slice::from_raw_parts(self.block.as_ptr().add(self.skip), self.len) }
+        &self.0
     }
 }
 
 impl std::ops::DerefMut for ZeroedBytes {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`; `&mut self` makes the borrow the only one.
-        unsafe { std::slice::from_raw_parts_mut(self.block.as_ptr().add(self.skip), self.len) }
-    }
-}
-
-impl Drop for ZeroedBytes {
-    fn drop(&mut self) {
-        // SAFETY: as in `AlignedBuffer`.
-        unsafe { free_block(self.block, self.len) }
+        &mut self.0
     }
 }
 
@@ -133,11 +107,27 @@ mod tests {
 
     #[test]
     fn is_zeroed_and_aligned() {
-        let buffer = AlignedBuffer::zeroed(100).unwrap();
-        assert_eq!(buffer.as_ptr() as usize % ALIGNMENT, 0);
-        // SAFETY: the block has 100 initialised bytes.
-        let bytes = unsafe { std::slice::from_raw_parts(buffer.as_ptr(), buffer.len()) };
-        assert!(bytes.iter().all(|&b| b == 0));
+        for len in [0, 1, 63, 64, 100, 4097] {
+            let buffer = AlignedBuffer::zeroed(len).unwrap();
+            assert_eq!(buffer.as_ptr() as usize % ALIGNMENT, 0);
+            // SAFETY: the block has `len` initialised bytes.
+            let bytes = unsafe { std::slice::from_raw_parts(buffer.as_ptr(), buffer.len()) };
+            assert!(bytes.len() == len && bytes.iter().all(|&b| b == 0));
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn memory_that_is_not_touched_is_not_taken() {
+        let resident_pages = || -> usize {
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            statm.split(' ').nth(1).unwrap().parse().unwrap()
+        };
+        let before = resident_pages();
+        let buffer = AlignedBuffer::zeroed(512 << 20).unwrap();
+        let taken = resident_pages().saturating_sub(before);
+        // Pages have at least 4 KiB; other tests of the process may take some meanwhile.
+        assert!(taken < (256 << 20) / 4096, "{taken} pages for {} bytes", buffer.len());
     }
 
     #[test]

@@ -23,15 +23,19 @@ impl std::fmt::Debug for Storage {
 }
 
 impl Storage {
-    /// Maps the file at `path`. Errors name the path: missing, a directory, empty, unreadable.
+    /// Maps the file at `path`. Errors name the path: missing, a directory, a pipe or device, empty, unreadable.
     pub fn map(path: &Path) -> Result<Arc<Self>> {
         let fail = |why: String| Error::new(Status::AccessFailed, format!("cannot read {}: {why}", path.display()));
-        let file = File::open(path).map_err(|error| fail(error.to_string()))?;
-        let meta = file.metadata().map_err(|error| fail(error.to_string()))?;
+        // Opening a pipe would wait for a writer, so the kind is looked at first.
+        let meta = std::fs::metadata(path).map_err(|error| fail(error.to_string()))?;
         if meta.is_dir() {
             return Err(fail("it is a directory".into()));
         }
-        if !meta.is_file() || meta.len() == 0 {
+        if !meta.is_file() {
+            return Err(fail("it is not a regular file".into()));
+        }
+        let file = File::open(path).map_err(|error| fail(error.to_string()))?;
+        if file.metadata().map_err(|error| fail(error.to_string()))?.len() == 0 {
             return Err(fail("it is empty".into()));
         }
         // SAFETY: the map is private and read-only. A file that another process truncates while it is mapped is the
@@ -224,6 +228,19 @@ mod tests {
         assert_eq!(blob.tail(2).unwrap()[..], [1]);
         assert!(blob.tail(3).unwrap().is_empty());
         assert!(blob.tail(4).is_none() && blob.tail(usize::MAX).is_none());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_device_or_pipe_is_refused_without_waiting_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe.pte");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for path in [&pipe, Path::new("/dev/zero")] {
+            let error = Storage::map(path).err().unwrap();
+            assert_eq!(error.status(), Status::AccessFailed);
+            assert!(error.to_string().contains("not a regular file"), "{error}");
+        }
     }
 
     #[test]

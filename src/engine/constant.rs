@@ -1,7 +1,6 @@
 //! Constants of a file: read line by line where they are large and quantized, whole where a step reads them.
 
 use super::reals::{Grid, is_real};
-use crate::base::aligned::ZeroedBytes;
 use crate::base::storage::Blob;
 use crate::error::Result;
 use crate::graph::{CodeOrder, Int, Quantization, Value};
@@ -33,8 +32,13 @@ impl Lines {
         self.shape.last().copied().unwrap_or(1)
     }
 
+    /// Size of the first axis.
+    pub fn rows(&self) -> usize {
+        self.shape.first().copied().unwrap_or(1)
+    }
+
     /// Number of lines.
-    pub fn count(&self) -> usize {
+    fn count(&self) -> usize {
         self.shape.iter().rev().skip(1).product()
     }
 
@@ -150,7 +154,7 @@ pub(super) enum ConstantBytes {
     /// In the file.
     File(Blob),
     /// A decoded or aligned copy.
-    Own(Arc<ZeroedBytes>),
+    Own(Arc<AlignedBytes>),
 }
 
 impl ConstantBytes {
@@ -163,19 +167,39 @@ impl ConstantBytes {
 
     /// A copy that steps can read.
     pub fn copy(value: &Value, data: &Blob) -> Result<Self> {
-        let mut bytes;
-        match Lines::of(value, data) {
-            Some(lines) => {
-                let decoded = lines.decode()?;
-                bytes = ZeroedBytes::new(4 * decoded.len())?;
-                bytes.copy_from_slice(bytemuck::cast_slice(&decoded));
-            }
-            None => {
-                bytes = ZeroedBytes::new(data.len())?;
-                bytes.copy_from_slice(data);
-            }
-        }
-        Ok(Self::Own(Arc::new(bytes)))
+        let copy = match Lines::of(value, data) {
+            Some(lines) => AlignedBytes::of(bytemuck::cast_slice(&lines.decode()?))?,
+            None => AlignedBytes::of(data)?,
+        };
+        Ok(Self::Own(Arc::new(copy)))
+    }
+}
+
+/// Bytes at a multiple of 8.
+#[derive(Debug)]
+pub(super) struct AlignedBytes {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl AlignedBytes {
+    pub fn of(bytes: &[u8]) -> Result<Self> {
+        let mut words = Vec::new();
+        let out_of_memory = |_| {
+            let message = format!("cannot allocate {} bytes", bytes.len());
+            crate::Error::new(crate::Status::MemoryAllocationFailed, message)
+        };
+        words.try_reserve_exact(bytes.len().div_ceil(8)).map_err(out_of_memory)?;
+        words.resize(bytes.len().div_ceil(8), 0);
+        bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
+        Ok(Self { words, len: bytes.len() })
+    }
+}
+
+impl std::ops::Deref for AlignedBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[..self.len]
     }
 }
 

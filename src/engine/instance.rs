@@ -1,6 +1,7 @@
 //! A running program: a compiled graph, the contents of its states, and memory for intermediate values.
 
 use super::compiled::Compiled;
+use super::constant::AlignedBytes;
 use super::layout::Layout;
 use super::memory::{Frame, Region, Shared, Slot};
 use super::profile::{Profile, StepProfile, StepRun};
@@ -24,6 +25,32 @@ pub struct OutputView<'a> {
     pub bytes: &'a [u8],
 }
 
+/// Memory for intermediate values. It holds nothing between runs but the outputs of the last one, so programs that run
+/// one after the other can share it: see [`Instance::exchange_scratch`].
+#[derive(Debug)]
+pub struct Scratch {
+    arena: ZeroedBytes,
+    rows: QuantizedRows,
+}
+
+impl Scratch {
+    /// Without memory as yet; it grows with the largest run.
+    pub fn new() -> Result<Self, EngineError> {
+        Ok(Self { arena: allocate(ARENA, 0)?, rows: QuantizedRows::new() })
+    }
+
+    fn grow(&mut self, len: usize) -> Result<(), EngineError> {
+        if len > self.arena.len() {
+            // First the old one goes, so that both are never held.
+            self.arena = allocate(ARENA, 0)?;
+            self.arena = allocate(ARENA, len)?;
+        }
+        Ok(())
+    }
+}
+
+const ARENA: &str = "intermediate values";
+
 /// Most layouts that are kept: one for each class of input sizes met.
 const MAX_LAYOUTS: usize = 16;
 
@@ -33,15 +60,14 @@ pub struct Instance {
     compiled: Arc<Compiled>,
     /// None when they are the caller's.
     states: Vec<ZeroedBytes>,
-    arena: ZeroedBytes,
-    rows: QuantizedRows,
+    scratch: Scratch,
     layouts: Vec<(Vec<i64>, Layout)>, // by class
     /// The layout that `resolved` was made for.
     current: Option<usize>,
     resolved: Resolved,
     symbols: Vec<i64>,
     class: Vec<i64>,
-    staging: Vec<Option<ZeroedBytes>>,
+    staging: Vec<Option<AlignedBytes>>,
     profile: Option<Profile>,
     has_outputs: bool,
 }
@@ -68,14 +94,12 @@ impl Instance {
     }
 
     fn with_states(compiled: Arc<Compiled>, states: Vec<ZeroedBytes>) -> Result<Self, EngineError> {
-        let arena = allocate("intermediate values", 0)?;
         let staging = compiled.plan.graph.inputs.iter().map(|_| None).collect();
         Ok(Self {
             compiled,
             states,
-            arena,
             staging,
-            rows: QuantizedRows::new(),
+            scratch: Scratch::new()?,
             layouts: Vec::new(),
             current: None,
             resolved: Resolved::default(),
@@ -126,6 +150,7 @@ impl Instance {
             admit(&compiled, index, input, &self.symbols)?;
         }
         let layout = self.layout()?;
+        self.scratch.grow(self.layouts[layout].1.len)?;
         compiled.resolver.resolve(&compiled.plan, &self.layouts[layout].1, &self.symbols, &mut self.resolved)?;
 
         for (index, input) in inputs.iter().enumerate() {
@@ -133,9 +158,9 @@ impl Instance {
             self.staging[index] = match input.bytes.as_ptr().addr().is_multiple_of(size) {
                 true => None,
                 false => {
-                    let mut copy = allocate("an input", input.bytes.len())?;
-                    copy.copy_from_slice(input.bytes);
-                    Some(copy)
+                    let (what, bytes) = ("an input", input.bytes.len());
+                    let copy = AlignedBytes::of(input.bytes);
+                    Some(copy.map_err(|_| EngineError::OutOfMemory { what, bytes })?)
                 }
             };
         }
@@ -152,7 +177,8 @@ impl Instance {
         };
         for (index, step) in compiled.plan.steps.iter().enumerate() {
             let begin = self.profile.as_ref().map(Profile::begin);
-            let frame = Frame { shared, arena: &mut self.arena, states: &mut *states, rows: &mut self.rows };
+            let frame =
+                Frame { shared, arena: &mut self.scratch.arena, states: &mut *states, rows: &mut self.scratch.rows };
             let fail = |why| EngineError::Node { origin: step.origin.clone(), why };
             step.step.run(frame).map_err(fail)?;
             if let (Some(profile), Some(begin)) = (&mut self.profile, begin) {
@@ -181,7 +207,7 @@ impl Instance {
         let range = slot.start..slot.start + slot.len;
         match slot.region {
             _ if slot.len == 0 => Some(&[]),
-            Region::Arena => self.arena.get(range),
+            Region::Arena => self.scratch.arena.get(range),
             Region::Constant(constant) => self.compiled.plan.constants.get(constant)?.get(range),
             // Outputs that lie there are copied.
             Region::Input(_) | Region::State(_) => None,
@@ -214,7 +240,14 @@ impl Instance {
 
     /// Bytes of the memory for intermediate values.
     pub fn arena_bytes(&self) -> usize {
-        self.arena.len()
+        self.scratch.arena.len()
+    }
+
+    /// Exchanges the memory for intermediate values with `scratch`: before a run, to borrow it, and after its outputs
+    /// have been read, to give it back. Outputs go with it.
+    pub fn exchange_scratch(&mut self, scratch: &mut Scratch) {
+        std::mem::swap(&mut self.scratch, scratch);
+        self.has_outputs = false;
     }
 
     /// Begins, or ends and forgets, to measure steps.
@@ -237,7 +270,7 @@ impl Instance {
         self.profile.is_some()
     }
 
-    /// The layout for runs like this one, with the arena large enough for it.
+    /// The layout for runs like this one.
     fn layout(&mut self) -> Result<usize, EngineError> {
         let graph = &self.compiled.plan.graph;
         self.class.clear();
@@ -255,8 +288,7 @@ impl Instance {
             None => {
                 let limits = symbols::limits(&graph.symbols, &self.symbols);
                 let layout = Layout::new(&self.compiled.plan, &self.compiled.buffers, &limits);
-                let layout =
-                    layout.ok_or(EngineError::OutOfMemory { what: "intermediate values", bytes: usize::MAX })?;
+                let layout = layout.ok_or(EngineError::OutOfMemory { what: ARENA, bytes: usize::MAX })?;
                 if self.layouts.len() == MAX_LAYOUTS {
                     self.layouts.clear();
                 }
@@ -266,12 +298,6 @@ impl Instance {
         };
         self.current = None;
         self.resolved.forget();
-        let len = self.layouts[index].1.len;
-        if len > self.arena.len() {
-            // First the old one goes, so that both are never held.
-            self.arena = allocate("intermediate values", 0)?;
-            self.arena = allocate("intermediate values", len)?;
-        }
         self.current = Some(index);
         Ok(index)
     }

@@ -39,6 +39,7 @@ macro_rules! with_integer {
 }
 
 /// Reads `out.len()` elements: element `start + i * stride` of `bytes` for each `i`.
+#[allow(clippy::unnecessary_cast)] // Of i64 alone.
 pub(super) fn load(dtype: DType, bytes: &[u8], start: usize, stride: usize, out: &mut [i64]) {
     with_integer!(dtype, T => {
         let items = bytes.as_chunks::<{ size_of::<T>() }>().0;
@@ -53,6 +54,7 @@ pub(super) fn load(dtype: DType, bytes: &[u8], start: usize, stride: usize, out:
 }
 
 /// Writes all of `values`, modulo the size of the type; bool is "not zero".
+#[allow(clippy::unnecessary_cast)] // Of i64 alone.
 pub(super) fn store(dtype: DType, values: &[i64], bytes: &mut [u8]) {
     if dtype == DType::Bool {
         return bytes.iter_mut().zip(values).for_each(|(byte, &value)| *byte = u8::from(value != 0));

@@ -21,8 +21,8 @@ impl Layout {
     pub fn new(plan: &Plan, buffers: &[Buffer], limits: &[i64]) -> Option<Self> {
         let size = |buffer: &Buffer| {
             let shape = &plan.graph.value(buffer.value).shape;
-            let sizes = shape.iter().map(|&dim| usize::try_from(value_of(dim, limits)).unwrap_or(0));
-            let count = sizes.fold(Some(1usize), |count, size| count?.checked_mul(size))?;
+            let mut sizes = shape.iter().map(|&dim| usize::try_from(value_of(dim, limits)).unwrap_or(0));
+            let count = sizes.try_fold(1usize, usize::checked_mul)?;
             count.checked_mul(plan.sizes[buffer.value.0 as usize])?.checked_next_multiple_of(ALIGNMENT)
         };
         let sizes = buffers.iter().map(size).collect::<Option<Vec<_>>>()?;

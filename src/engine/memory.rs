@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
     /// An operand as numbers.
     pub fn numbers<T: Pod>(&self, value: ValueId) -> StepResult<&'a [T]> {
         let bytes = self.bytes(value)?;
-        // Nothing lies nowhere, and not aligned.
+        // Nothing lies anywhere, and need not be aligned.
         if bytes.is_empty() { Ok(&[]) } else { bytemuck::try_cast_slice(bytes).map_err(|error| error.to_string()) }
     }
 
@@ -165,10 +165,7 @@ impl<'a> Reader<'a> {
 
 /// Bytes as numbers.
 pub(super) fn numbers_mut<T: Pod>(bytes: &mut [u8]) -> StepResult<&mut [T]> {
-    if bytes.is_empty() {
-        return Ok(&mut []);
-    }
-    bytemuck::try_cast_slice_mut(bytes).map_err(|error| error.to_string())
+    if bytes.is_empty() { Ok(&mut []) } else { bytemuck::try_cast_slice_mut(bytes).map_err(|error| error.to_string()) }
 }
 
 fn find<'a, T>(parts: &[Part<'a, T>], start: usize, len: usize) -> Option<&'a [T]> {

@@ -27,7 +27,7 @@ mod weights;
 
 pub use compiled::{CompileOptions, Compiled};
 pub use error::EngineError;
-pub use instance::{Instance, OutputView};
+pub use instance::{Instance, OutputView, Scratch};
 pub use profile::{StepProfile, StepRun};
 pub use resources::Resources;
 pub use symbols::InputView;

@@ -3,6 +3,7 @@
 use super::constant::ConstantBytes;
 use super::steps::Step;
 use crate::graph::{Graph, Int, ValueId};
+use std::collections::HashMap;
 
 /// A graph as steps.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(super) struct Plan {
     /// Of each value: bytes of an element.
     pub sizes: Vec<usize>,
     pub constants: Vec<ConstantBytes>,
+    /// Where values that no step makes come from, for errors.
+    pub origins: HashMap<ValueId, String>,
     /// What each state becomes.
     pub updates: Vec<(usize, ValueId)>,
     /// What callers get for each graph output.

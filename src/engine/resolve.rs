@@ -107,7 +107,7 @@ impl Resolver {
             if let Err(why) = self.apply(rule, layout, symbols, resolved) {
                 resolved.forget();
                 let name = plan.graph.value(rule.value).name.clone();
-                let origin = plan.graph.name.clone();
+                let origin = plan.origins.get(&rule.value).unwrap_or(&plan.graph.name).clone();
                 return Err(EngineError::Shape { origin, value: name, why });
             }
         }

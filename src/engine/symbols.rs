@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn limits_hold_for_every_run_of_the_class() {
         let graph = position_program();
-        assert_eq!(limits(&graph.symbols, &run(&graph, 1, 5).unwrap()), [1, 127, 128, 127, 0]);
+        assert_eq!(limits(&graph.symbols, &run(&graph, 1, 5).unwrap()), [1, 127, 128, 127, -1]);
         let of_five = limits(&graph.symbols, &run(&graph, 5, 5).unwrap());
         assert_eq!(of_five[0], 8);
         for tokens in 1..=8 {

@@ -107,6 +107,9 @@ impl WeightCache {
             let request = jobs[index].1;
             let _ = results[index].set(request.pack());
             request.weights.1.release();
+            if let Some(scales) = request.scales() {
+                scales.release();
+            }
         });
         for ((key, request), result) in jobs.into_iter().zip(results) {
             let packed = result.into_inner().expect("every job was run");
@@ -141,14 +144,17 @@ impl WeightCache {
 }
 
 impl Request {
-    fn key(&self) -> Key {
-        let (value, data) = &self.weights;
-        let scales = match &value.quantization {
+    fn scales(&self) -> Option<&Blob> {
+        match &self.weights.0.quantization {
             Some(Quantization::PerChannel { scales, .. } | Quantization::Blockwise { scales, .. }) => {
-                Some(scales.data.lasting_place())
+                Some(&scales.data)
             }
             _ => None,
-        };
+        }
+    }
+
+    fn key(&self) -> Key {
+        let (value, data) = &self.weights;
         let shape = value.shape.iter().map(|&dim| super::symbols::value_of(dim, &[])).collect();
         Key {
             weights: data.lasting_place(),
@@ -156,7 +162,7 @@ impl Request {
             dtype: value.dtype,
             bits: value.quantization.as_ref().map_or(0, Quantization::bits),
             order: value.quantization.as_ref().map_or_else(CodeOrder::default, Quantization::order),
-            scales,
+            scales: self.scales().map(Blob::lasting_place),
             bias: self.bias.as_ref().map(|(_, bias)| bias.lasting_place()),
             transposed: self.transposed,
             quantized_rows: self.quantized_rows,
@@ -169,10 +175,11 @@ impl Request {
             None => None,
         };
         let bias = bias.as_deref();
-        if self.quantized_rows && !self.transposed {
-            if let Some(packed) = self.pack_codes(bias)? {
-                return Ok(packed);
-            }
+        if self.quantized_rows
+            && !self.transposed
+            && let Some(packed) = self.pack_codes(bias)?
+        {
+            return Ok(packed);
         }
         let (value, data) = &self.weights;
         let [rows, columns] = matrix(value);

@@ -158,7 +158,7 @@ impl KernelSet {
     /// # Panics
     /// When the length of `a` is not a multiple of the length of `b`.
     pub fn zip_in_place(&self, f: Binary, a: &mut [f32], b: &[f32]) {
-        assert!(!b.is_empty() && a.len() % b.len() == 0 || a.is_empty(), "operands do not broadcast");
+        assert!(!b.is_empty() && a.len().is_multiple_of(b.len()) || a.is_empty(), "operands do not broadcast");
         if !a.is_empty() {
             self.run(ZipInPlace(f, a, b));
         }

@@ -185,9 +185,9 @@ fn block<S: Simd, const M: usize, const T: usize, const HALF: bool>(s: S, work: 
         }
     }
     let (min, max) = (s.splat(work.clamp.min), s.splat(work.clamp.max));
-    for m in 0..M {
-        for t in 0..T {
-            let y = s.min(s.max(sums[m][t], min), max);
+    for (m, sums) in sums.into_iter().enumerate() {
+        for (t, sum) in sums.into_iter().enumerate() {
+            let y = s.min(s.max(sum, min), max);
             let columns = 16 * (tile + t)..n.min(16 * (tile + t) + 16);
             let row = (first + m) * n;
             // SAFETY: each (row, tile) pair is computed once, by one task, and these elements belong to it alone.

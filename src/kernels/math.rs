@@ -44,7 +44,7 @@ pub(crate) fn silu<S: Simd>(s: S, x: S::F) -> S::F {
 #[inline(always)]
 pub(crate) fn tanh<S: Simd>(s: S, x: S::F) -> S::F {
     let z = s.mul(x, x);
-    let p = polynomial(s, z, [-6.045_165e-3, 2.096_132_9e-2, -5.384_326_3e-2, 0.133_327_19, -0.333_333_28]);
+    let p = polynomial(s, z, [-6.045_165e-3, 2.096_133e-2, -5.384_326_3e-2, 0.133_327_19, -0.333_333_28]);
     let near_zero = s.fma(s.mul(p, z), x, x);
     let magnitude = s.abs(x);
     let e = exp(s, s.add(magnitude, magnitude));
@@ -61,7 +61,15 @@ pub(crate) fn erf<S: Simd>(s: S, x: S::F) -> S::F {
         polynomial(
             s,
             z,
-            [7.875_875e-5, -8.016_864e-4, 5.189_087_4e-3, -2.685_421_2e-2, 0.112_835_95, -0.376_126_27, 1.128_379_2],
+            [
+                7.875_875e-5,
+                -8.016_864e-4,
+                5.189_087_4e-3,
+                -2.685_421_2e-2,
+                0.112_835_95,
+                -0.376_126_27,
+                std::f32::consts::FRAC_2_SQRT_PI,
+            ],
         ),
     );
     // log(1 − erf x) on 1..=4, beyond which the result is 1.
@@ -72,12 +80,12 @@ pub(crate) fn erf<S: Simd>(s: S, x: S::F) -> S::F {
         [
             -7.582_682e-8,
             3.321_684_6e-6,
-            -6.229_835_3e-5,
+            -6.229_835e-5,
             6.858_367e-4,
             -5.064_947e-3,
             2.709_952_3e-2,
             -0.111_055_02,
-            -0.630_953_03,
+            -0.630_953,
             -1.130_675_1,
             4.163_292_2e-4,
         ],
@@ -98,5 +106,9 @@ pub(crate) fn gelu<S: Simd>(s: S, x: S::F) -> S::F {
 pub(crate) fn gelu_tanh<S: Simd>(s: S, x: S::F) -> S::F {
     let half = s.mul(x, s.splat(0.5));
     let cubic = s.fma(s.mul(s.mul(x, x), x), s.splat(0.044_715), x);
-    s.fma(half, tanh(s, s.mul(cubic, s.splat(0.797_884_56))), half)
+    s.fma(
+        half,
+        tanh(s, s.mul(cubic, s.splat(std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2))),
+        half,
+    )
 }

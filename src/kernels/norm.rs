@@ -95,7 +95,7 @@ impl KernelSet {
     /// # Panics
     /// When `x` is not whole rows.
     pub fn softmax_rows(&self, x: &mut [f32], row: usize) {
-        assert!(row > 0 && x.len() % row == 0, "not whole rows");
+        assert!(row > 0 && x.len().is_multiple_of(row), "not whole rows");
         self.run(Softmax(x, row));
     }
 
@@ -104,7 +104,7 @@ impl KernelSet {
     /// # Panics
     /// When `x` is not whole rows, `out` is not as long as `x`, or `weight` is not one row.
     pub fn rms_norm(&self, x: &[f32], row: usize, weight: Option<&[f32]>, epsilon: f32, out: &mut [f32]) {
-        assert!(row > 0 && x.len() % row == 0 && out.len() == x.len(), "not whole rows");
+        assert!(row > 0 && x.len().is_multiple_of(row) && out.len() == x.len(), "not whole rows");
         assert!(weight.is_none_or(|weight| weight.len() == row), "weight is not one row");
         self.run(RmsNorm { x, weight, row, epsilon, out });
     }

@@ -56,7 +56,8 @@ impl KernelSet {
     /// One product.
     ///
     /// # Panics
-    /// When shapes do not fit: `k` and group size of the two operands, and `out` = rows · n.
+    /// When the operands do not fit: another `k` or group size, activations quantized by another set, or an `out` that has
+    /// not rows · n elements.
     pub fn quantized_gemm(&self, pool: &ThreadPool, product: QuantizedProduct<'_>) {
         self.quantized_gemm_batch(pool, [product]);
     }
@@ -74,6 +75,7 @@ impl KernelSet {
                 (shape.k, shape.group),
                 "activations and weights differ"
             );
+            assert_eq!(activations.tile_rows(), self.tile_rows(), "activations were quantized by another set");
             assert_eq!(out.len(), activations.rows() * shape.n, "output has not rows · n elements");
             work += activations.rows() * shape.n * shape.k;
             Shared { activations, weights, clamp, out: SharedMut::new(out) }

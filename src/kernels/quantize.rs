@@ -85,6 +85,10 @@ impl QuantizedRows {
         out
     }
 
+    pub(crate) fn tile_rows(&self) -> usize {
+        self.tile_rows
+    }
+
     pub(crate) fn groups(&self) -> usize {
         self.k / self.group
     }
@@ -109,7 +113,6 @@ impl QuantizedRows {
 
     fn resize(&mut self, rows: usize, k: usize, group: usize, tile_rows: usize) {
         (self.rows, self.k, self.group, self.tile_rows) = (rows, k, group, tile_rows);
-        self.steps.clear();
         self.steps.resize(rows * self.row_steps(), [0; 2]);
         self.starts.resize(rows * self.groups(), 0);
         self.quants.resize(rows, RowQuant::default());
@@ -175,8 +178,11 @@ impl KernelSet {
     /// When `x` is not whole rows, or `group` neither is `k` nor divides it in multiples of 8.
     #[allow(unsafe_code)]
     pub fn quantize_rows(&self, pool: &ThreadPool, x: &[f32], k: usize, group: usize, out: &mut QuantizedRows) {
-        assert!(k > 0 && x.len() % k == 0, "activations are not whole rows");
-        assert!(group == k || (group > 0 && group % 8 == 0 && k % group == 0), "group size does not fit the rows");
+        assert!(k > 0 && x.len().is_multiple_of(k), "activations are not whole rows");
+        assert!(
+            group == k || (group > 0 && group.is_multiple_of(8) && k.is_multiple_of(group)),
+            "group size does not fit the rows"
+        );
         let rows = x.len() / k;
         out.resize(rows, k, group, self.tile_rows());
         let (row_steps, groups) = (out.row_steps(), out.groups());

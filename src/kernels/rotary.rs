@@ -67,7 +67,7 @@ impl KernelSet {
     /// When lengths do not fit.
     pub fn rotary(&self, rotary: Rotary<'_>, heads: usize, x: &mut [f32]) {
         let half = rotary.head_dim / 2;
-        assert!(half > 0 && rotary.head_dim % 2 == 0 && heads > 0, "head_dim must be even");
+        assert!(half > 0 && rotary.head_dim.is_multiple_of(2) && heads > 0, "head_dim must be even");
         let tokens = x.len() / (heads * rotary.head_dim);
         assert_eq!(x.len(), tokens * heads * rotary.head_dim, "not whole tokens");
         assert!(rotary.cos.len() == tokens * half && rotary.sin.len() == tokens * half, "angles do not fit the tokens");

@@ -167,8 +167,8 @@ impl Simd for Scalar {
             for (sums, step) in sums.iter_mut().zip(rows) {
                 for (line, word) in pair.iter().zip(step.map(i32::to_le_bytes)) {
                     for (c, sum) in sums.iter_mut().enumerate() {
-                        for i in 0..4 {
-                            *sum += (i32::from(line.0[4 * c + i]) - 128) * i32::from(word[i] as i8);
+                        for (i, byte) in word.into_iter().enumerate() {
+                            *sum += (i32::from(line.0[4 * c + i]) - 128) * i32::from(byte as i8);
                         }
                     }
                 }

@@ -6,6 +6,7 @@
 //! [`Simd::dot4`](super::simd::Simd::dot4)). All instruction sets share this layout.
 
 use super::line::Line;
+use crate::error::{Error, Status};
 use half::bf16;
 
 /// Largest input width, so that every integer sum and its float image are exact.
@@ -40,6 +41,12 @@ pub enum PackError {
         /// What it should be.
         needed: usize,
     },
+}
+
+impl From<PackError> for Error {
+    fn from(error: PackError) -> Self {
+        Self::from_source(Status::InvalidArgument, error)
+    }
 }
 
 /// Shape of a quantized weight matrix.

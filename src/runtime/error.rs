@@ -150,7 +150,7 @@ pub enum RuntimeError {
     NoInitialContents { segment: u32, index: u32 },
     #[error("the method did not end within {0} instructions")]
     StepLimit(u32),
-    #[error("the condition of a jump is {0}, not bool")]
+    #[error("the condition of a jump is {0}, neither a bool nor a tensor of bools")]
     ConditionNotBool(&'static str),
     #[error("what is freed is {0}, not tensor")]
     FreedNotTensor(&'static str),

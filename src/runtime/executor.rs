@@ -145,6 +145,11 @@ fn execute(step: &Step, delegates: &mut [Option<Box<dyn Delegate>>], values: &mu
         Step::JumpFalse { condition, destination } => match &values[*condition as usize] {
             Value::Bool(true) => {}
             Value::Bool(false) => return Ok(Some(*destination as usize)),
+            Value::Tensor(tensor) if tensor.dtype == DType::Bool => {
+                if tensor.bytes()?.contains(&0) {
+                    return Ok(Some(*destination as usize));
+                }
+            }
             other => return Err(RuntimeError::ConditionNotBool(other.kind()).into()),
         },
         Step::Free { value, release } => match &mut values[*value as usize] {

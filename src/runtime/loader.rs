@@ -204,7 +204,8 @@ fn check_indices(plan: &ExecutionPlan) -> Result<()> {
                 Instruction::Move { from, to } => [from, to].into_iter().try_for_each(value)?,
                 Instruction::JumpFalse { condition, destination } => {
                     value(condition)?;
-                    check("instruction", *destination, chain.instructions.len())?;
+                    // Jumping behind the last one ends the chain.
+                    check("instruction", *destination, chain.instructions.len() + 1)?;
                 }
                 Instruction::Free { value: freed } => value(freed)?,
             }

@@ -196,6 +196,26 @@ pub enum Defect {
         /// The second.
         second: usize,
     },
+    /// Replacements make texts grow out of all measure.
+    #[error("its {section} makes a text up to {growth} times as long, allowed is {limit} times")]
+    Growth {
+        /// `normalizer` or `decoder`.
+        section: &'static str,
+        /// How many times.
+        growth: usize,
+        /// The most that is allowed.
+        limit: usize,
+    },
+    /// A number of a component is out of all measure.
+    #[error("its {section} has the {field} {value}, which is out of all measure")]
+    Number {
+        /// `model` or `pre_tokenizer`.
+        section: &'static str,
+        /// The number's name.
+        field: &'static str,
+        /// The number.
+        value: u64,
+    },
     /// A protobuf field is malformed.
     #[error("protobuf: {problem} at byte {offset}")]
     Protobuf {

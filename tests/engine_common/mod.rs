@@ -1,10 +1,14 @@
 //! Builds small graphs and holds the engine to the reference interpreter.
 #![allow(dead_code)] // Each test program uses its own part.
 
+pub mod llama;
+
 use llama_runner::base::storage::Blob;
 use llama_runner::engine::{CompileOptions, Compiled, EngineError, InputView, Instance, WeightCache};
 use llama_runner::graph::interpret::{Data, Interpreter, Tensor};
-use llama_runner::graph::{CodeOrder, Constant, Graph, Int, Op, Quantization, StateId, SymbolSource, ValueId};
+use llama_runner::graph::{
+    CodeOrder, Constant, Graph, Int, Op, Quantization, StateId, SymbolId, SymbolSource, ValueId,
+};
 use llama_runner::kernels::{KernelSet, ThreadPool};
 use llama_runner::tensor::DType;
 use std::sync::{Arc, LazyLock};
@@ -295,4 +299,28 @@ fn close(place: &str, graph: &Graph, have: &Data, expected: &Data, tolerance: f3
         }
         _ => assert_eq!(have, expected, "{place}\n{graph}"),
     }
+}
+
+/// Runs the graph with 1, all and some tokens.
+pub fn check_tokens(name: &str, mut builder: Builder, tolerance: f32) {
+    let runs: Vec<_> = [1, MAX_TOKENS, 4, 1].into_iter().map(|tokens| builder.inputs(tokens, 2)).collect();
+    check(name, &builder.graph, &runs, tolerance);
+}
+
+/// A graph of one node over inputs of these types and shapes, where `T` is the number of tokens.
+pub fn one_node(name: &str, op: Op, inputs: &[(DType, &[Int])], out: (DType, &[Int]), tolerance: f32) {
+    let mut builder = Builder::new(name, 7);
+    let ids: Vec<ValueId> = inputs.iter().map(|(dtype, shape)| builder.input(*dtype, shape)).collect();
+    builder.tokens(0, 0);
+    let out = builder.emit(op, &ids, out.0, out.1);
+    builder.output(out);
+    check_tokens(name, builder, tolerance);
+}
+
+/// The number of tokens, where it is the first symbol.
+pub const T: Int = Int::Symbol(SymbolId(0));
+
+/// A size that is known.
+pub fn known(size: i64) -> Int {
+    Int::Const(size)
 }

@@ -19,6 +19,7 @@
 //! * Rates of a time below the clock's millisecond are left out of the observer line, 0 in the report, and computed for
 //!   one millisecond in the performance file; upstream prints `inf` and `nan`.
 //! * `aggregate_model_execution_time_ms` is measured; upstream always says 0.
+//! * Lookahead ends at `--seq_len` exactly; upstream takes all of a verified n-gram, even beyond it.
 //! * Temperature samples from dequantized logits with `--seed`; upstream's raw codes make every temperature greedy.
 //! * Arguments that belong to no flag are named in a warning; upstream ignores them.
 //! * A failure is one line on stderr, `qnn_llama_runner: error: …`, and an exit code that says its family (`exit.rs`).
@@ -40,7 +41,6 @@ mod trace;
 
 mod prompts;
 mod settings;
-mod template;
 mod turns;
 
 use llama_runner::base::log::Level;

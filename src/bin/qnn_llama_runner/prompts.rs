@@ -1,8 +1,7 @@
 //! What the turns start from: texts in the model family's chat template, or token ids from a file.
 
 use crate::settings::{Input, Settings};
-use crate::template::{Template, Texts};
-use llama_runner::runner::Prompt;
+use llama_runner::runner::{Family, Prompt};
 use llama_runner::tokenizer::{TokenId, Tokenizer};
 use llama_runner::{Error, Result, Status};
 use std::fs::File;
@@ -54,9 +53,13 @@ pub fn turns(settings: &Settings) -> Result<Vec<TurnPrompt>> {
     match &settings.input {
         Input::Tokens(path) => Ok(vec![TurnPrompt::Tokens(read_tokens(path)?)]),
         Input::Texts(texts) => {
-            let template = Template::of(&settings.family)?;
-            let system = settings.system_prompt.as_str();
-            Ok(texts.iter().map(|user| TurnPrompt::Text(template.render(Texts { user, system }))).collect())
+            let family = Family::from_name(&settings.family)?;
+            let prompt = |text: &String| match text.as_str() {
+                // Stays empty, so that the runner refuses it instead of answering a bare template.
+                "" => TurnPrompt::Text(String::new()),
+                text => TurnPrompt::Text(family.format_prompt(text, &settings.system_prompt)),
+            };
+            Ok(texts.iter().map(prompt).collect())
         }
     }
 }
@@ -120,6 +123,15 @@ mod tests {
         assert_eq!(echo(&[1, 104, 105]), b"hi");
         assert_eq!(echo(&[104, 1, 105]), b"h\x01i");
         assert_eq!(TurnPrompt::Text("hé".into()).echo(&Letters).unwrap(), "hé".as_bytes());
+    }
+
+    #[test]
+    fn texts_are_in_the_familys_template_and_empty_ones_stay_empty() {
+        let line = ["--decoder_model_version=phi_4_mini", "--system_prompt=S", "--prompt=U", "--prompt="];
+        let parsed = crate::gflags::parse(crate::settings::FLAGS, line.map(Into::into)).unwrap();
+        let prompts = turns(&Settings::new(&parsed).unwrap()).unwrap();
+        let want = ["<|system|>S<|end|><|user|>U<|end|><|assistant|>", ""];
+        assert_eq!(prompts, want.map(|text| TurnPrompt::Text(text.to_owned())));
     }
 
     #[test]

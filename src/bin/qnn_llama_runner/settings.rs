@@ -109,9 +109,10 @@ impl Settings {
             }
         };
         // Judged here, before the model is loaded; the library judges it again.
-        let temperature = parsed.double("temperature") as f32;
+        let given = parsed.double("temperature");
+        let temperature = given as f32;
         if !(temperature.is_finite() && temperature >= 0.0) {
-            return Err(invalid(format!("--temperature {temperature} is neither 0 nor a positive number")));
+            return Err(invalid(format!("--temperature {given} is neither 0 nor a positive number")));
         }
         let level_name = parsed.text("log_level");
         let log_level = log_line::level(&level_name).ok_or_else(|| {

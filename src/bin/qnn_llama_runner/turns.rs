@@ -2,7 +2,7 @@
 
 use crate::output::{self, OutputFile};
 use crate::prompts::{self, TurnPrompt};
-use crate::settings::Settings;
+use crate::settings::{Input, Settings};
 use crate::{log_line, report, trace, warn};
 use llama_runner::base::log::Level;
 use llama_runner::builtin::{self, ProgramOptions};
@@ -14,6 +14,7 @@ use llama_runner::tokenizer::{self, Specials, TokenId};
 use llama_runner::{Error, Result, Status};
 use std::io::Write;
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Runs everything that `settings` ask for.
@@ -91,6 +92,9 @@ struct Files {
 
 impl Files {
     fn open(settings: &Settings) -> Result<Self> {
+        refuse_inputs(settings)?;
+        // Written anew behind each turn, but a path that cannot be written is to be known before the first.
+        OutputFile::open(&settings.performance_output_path)?;
         let optional = |path: &Option<_>| path.as_deref().map(OutputFile::open).transpose();
         Ok(Self {
             text: OutputFile::open(&settings.output_path)?,
@@ -102,6 +106,26 @@ impl Files {
     fn begin(&mut self) -> Result<()> {
         self.text.begin()?;
         [&mut self.trace, &mut self.logits].into_iter().flatten().try_for_each(OutputFile::begin)
+    }
+}
+
+/// Refuses to write over what is read: the program is mapped into memory, and emptying it would pull that away.
+fn refuse_inputs(settings: &Settings) -> Result<()> {
+    let place = |path: &Path| path.canonicalize().ok();
+    let tokens = match &settings.input {
+        Input::Tokens(path) => Some(path),
+        Input::Texts(_) => None,
+    };
+    let inputs = [Some(&settings.model_path), Some(&settings.tokenizer_path), tokens];
+    let inputs: Vec<PathBuf> = inputs.into_iter().flatten().filter_map(|path| place(path)).collect();
+    let outputs = [Some(&settings.output_path), Some(&settings.performance_output_path)];
+    let outputs = outputs.into_iter().chain([settings.trace_path.as_ref(), settings.dump_logits_path.as_ref()]);
+    match outputs.flatten().find(|path| place(path).is_some_and(|place| inputs.contains(&place))) {
+        Some(path) => {
+            let why = format!("{} is to be read and cannot be written to", path.display());
+            Err(Error::new(Status::InvalidArgument, why))
+        }
+        None => Ok(()),
     }
 }
 
@@ -205,14 +229,16 @@ impl Turn<'_> {
 /// Upstream's report of a turn, and a warning when a limit cut the answer.
 fn report_turn(settings: &Settings, config: &GenerationConfig, runner: &Runner, made: &Generation) -> Result<()> {
     let (limit, context) = (config.seq_len, runner.context_len());
+    // The last token is not in the context.
+    let length = runner.position() + 1;
     let newline = match made.finish_reason {
         FinishReason::Eos => "\n",
         FinishReason::SeqLen | FinishReason::ContextFull => {
-            let advice = match limit < context {
+            let advice = match made.finish_reason == FinishReason::SeqLen && limit < context {
                 true => format!("raise --seq_len (up to {context}) for more"),
                 false => "the model's context is full".to_owned(),
             };
-            warn(&format!("the answer stopped at {limit} tokens without an end token: {advice}"));
+            warn(&format!("the answer stopped at {length} tokens without an end token: {advice}"));
             "\n"
         }
         FinishReason::Length | FinishReason::Cancelled => "",

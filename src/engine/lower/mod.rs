@@ -45,6 +45,7 @@ struct Lowering<'a> {
     homes: Vec<Home>,
     sizes: Vec<usize>,
     constants: Vec<ConstantBytes>,
+    origins: HashMap<ValueId, String>,
     /// What steps read in the place of inputs and constants that are not held as the engine holds reals.
     stand_ins: HashMap<ValueId, ValueId>,
     /// Values that are quantized row by row and were not made yet, and what they are made from.
@@ -81,9 +82,19 @@ impl<'a> Lowering<'a> {
                 return Err(fail("an input whose scales the caller cannot give"));
             }
         }
-        let (stand_ins, rows_of) = Default::default();
-        let (steps, constants) = Default::default();
-        Ok(Self { graph, kernels, weights, linears, steps, homes, sizes, constants, stand_ins, rows_of })
+        Ok(Self {
+            graph,
+            kernels,
+            weights,
+            linears,
+            homes,
+            sizes,
+            steps: Vec::new(),
+            constants: Vec::new(),
+            origins: HashMap::new(),
+            stand_ins: HashMap::new(),
+            rows_of: HashMap::new(),
+        })
     }
 
     fn home(&self, value: ValueId) -> Home {
@@ -193,6 +204,7 @@ impl<'a> Lowering<'a> {
     fn view(&mut self, node: &Node, x: ValueId, of: ValueId, start: Option<(usize, crate::graph::Int)>) {
         let target = self.moved(x, node.outputs[0]);
         self.homes[target.written.0 as usize] = Home::View(View { of, start });
+        self.origins.insert(target.written, node.origin.clone());
         self.settle(node, target);
     }
 
@@ -222,8 +234,14 @@ impl<'a> Lowering<'a> {
             self.sizes.push(self.size(x));
             self.push("Update", &name, Box::new(Copy { x, out }), &[x], &[out], &[]);
         }
-        let Self { graph, steps, homes, sizes, constants, .. } = self;
-        Ok(Plan { graph, steps, tail, homes, sizes, constants, updates, outputs })
+        // Whoever reads a constant has its bytes; the graph must not keep those of packed weights alive.
+        for value in &mut self.graph.values {
+            if let ValueKind::Constant(_) = value.kind {
+                (value.kind, value.quantization) = (ValueKind::Computed, None);
+            }
+        }
+        let Self { graph, steps, homes, sizes, constants, origins, .. } = self;
+        Ok(Plan { graph, steps, tail, homes, sizes, constants, origins, updates, outputs })
     }
 
     /// What callers get for the graph output `value`, which steps hold as `x`.

@@ -204,7 +204,6 @@ impl Lowering<'_> {
     fn embedding(&mut self, node: &Node) -> Result<(), EngineError> {
         let table = node.inputs[0];
         let (indices, dtype) = (self.input(node, 1)?, self.dtype(node.inputs[1]));
-        let rows = self.graph.max_shape(table)[0];
         let mut reads = vec![indices];
         let constant = self.graph.constant(table).filter(|_| !self.grid(table).is_plain());
         let table = match constant.and_then(|data| Lines::of(self.graph.value(table), data)) {
@@ -215,7 +214,7 @@ impl Lowering<'_> {
                 Table::Value(table)
             }
         };
-        self.real(node, &reads, &[], |out| Box::new(Embedding { table, rows, indices, dtype, out }));
+        self.real(node, &reads, &[], |out| Box::new(Embedding { table, indices, dtype, out }));
         Ok(())
     }
 

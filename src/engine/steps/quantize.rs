@@ -114,6 +114,9 @@ impl Step for DequantizeRows {
         let (out, reader) = frame.write::<f32>(self.out)?;
         let (codes, zero_points) = (reader.bytes(self.codes)?, reader.bytes(self.zero_points)?);
         let scales = reader.reals(self.scales)?;
+        if out.is_empty() {
+            return Ok(());
+        }
         let size = row * self.codes_dtype.size();
         in_parts(reader.shared.pool, out, row, 4, |start, out| {
             for (index, out) in out.chunks_exact_mut(row).enumerate() {

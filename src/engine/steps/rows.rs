@@ -20,7 +20,6 @@ pub(in crate::engine) enum Table {
 #[derive(Debug)]
 pub(in crate::engine) struct Embedding {
     pub table: Table,
-    pub rows: usize,
     pub indices: ValueId,
     pub dtype: DType,
     pub out: ValueId,
@@ -30,6 +29,10 @@ impl Step for Embedding {
     fn run(&self, frame: Frame<'_, '_>) -> StepResult {
         let shared = frame.shared;
         let count: usize = shared.dims(self.indices).iter().product();
+        let rows = match &self.table {
+            Table::Value(table) => shared.dims(*table)[0],
+            Table::Lines(lines) => lines.rows(),
+        };
         let (out, reader) = frame.write::<f32>(self.out)?;
         if out.is_empty() {
             return Ok(());
@@ -38,10 +41,10 @@ impl Step for Embedding {
         let indices = reader.bytes(self.indices)?;
         let place = |index: usize| {
             let place = integers::get(self.dtype, indices, index).unwrap_or(-1);
-            usize::try_from(place).ok().filter(|&place| place < self.rows).ok_or(place)
+            usize::try_from(place).ok().filter(|&place| place < rows).ok_or(place)
         };
         if let Some(bad) = (0..count).find_map(|index| place(index).err()) {
-            return Err(format!("index {bad} into a table of {} rows", self.rows));
+            return Err(format!("index {bad} into a table of {rows} rows"));
         }
         let values = match &self.table {
             Table::Value(table) => Some(reader.reals(*table)?),

@@ -1,6 +1,7 @@
 //! NEON with the dot-product extension, and with the int8 matrix-multiply extension where the processor has it: a vector
 //! is four registers.
 #![allow(unsafe_code)]
+#![allow(clippy::needless_range_loop, reason = "tiles of registers are indexed alike")]
 
 use crate::kernels::line::Line;
 use crate::kernels::simd::{Op, Simd, Step};

@@ -1,6 +1,7 @@
 //! AVX2 with FMA: a vector is two registers. `vpmaddubsw` saturates at 16 bits, so it is only ever fed 4-bit weights, and
 //! its sums are widened before they can reach the limit.
 #![allow(unsafe_code)]
+#![allow(clippy::needless_range_loop, reason = "tiles of registers are indexed alike")]
 
 use crate::kernels::line::Line;
 use crate::kernels::simd::{Op, Simd, Step};

@@ -344,10 +344,9 @@ impl<'a> Method<'a> {
             return Unfit::why(format!("value {value}, a constant, is written"));
         }
         // A named tensor lives from run to run, read or not.
-        if tensor.fully_qualified_name.is_some() && self.contents.at(place) == Found::Untouched {
-            if let Place::Planned { .. } = place {
-                self.add_state(value, tensor, place)?;
-            }
+        let named = tensor.fully_qualified_name.is_some() && matches!(place, Place::Planned { .. });
+        if named && self.contents.at(place) == Found::Untouched {
+            self.add_state(value, tensor, place)?;
         }
         self.contents.write(place, id);
         self.shapes.insert(value, written.shape);

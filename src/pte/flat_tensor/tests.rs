@@ -83,6 +83,15 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn a_file_that_flatc_made_is_read() {
+    // ExecuTorch's schema, its header put in as its own writer does.
+    let bytes = include_bytes!("../../../tests/data/flat_tensor.ptd");
+    let read = read_bytes(bytes.to_vec()).unwrap();
+    assert_eq!(read, sample());
+    assert!(read.entries["raw"].blob.same_place(&read.entries["again"].blob));
+}
+
+#[test]
 fn a_file_of_another_kind() {
     for (bytes, part) in [
         (&b""[..], "empty"),

@@ -2,7 +2,6 @@
 
 mod contents;
 mod faults;
-mod host_cost;
 mod simulator;
 
 use super::{BinaryInfo, GraphInfo, QnnBackend, QnnType, Quantization, TensorInfo, Version, sys};

@@ -220,12 +220,15 @@ fn o22_loading_and_freeing_leaves_memory_flat() {
         drop(init(&backend, &binary.graphs[0].name, 0, blob, &[], &call).unwrap());
     };
     (0..20).for_each(|_| cycle());
-    let before = resident_pages();
-    (0..100).for_each(|_| cycle());
-    // One context of 1.3 MB kept each time would be 130 MB; the allocator's own steps are 16 MB.
+    // One context of 1.3 MB kept each time would be 130 MB a round. The library's own pools grow by steps of 16 MB, which
+    // fall together on a busy machine, but not in every round.
     const LIMIT: usize = (40 << 20) / 4096;
-    let after = resident_pages();
-    assert!(after < before + LIMIT, "{before} pages, then {after}");
+    let growth = || {
+        let before = resident_pages();
+        (0..100).for_each(|_| cycle());
+        resident_pages().saturating_sub(before)
+    };
+    assert!((0..3).any(|_| growth() < LIMIT), "memory grows in every round");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Components that the library does not have: it takes some of them for others that have the same fields, and names none.
 
 use super::super::error::Defect;
+use super::limits;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -60,7 +61,8 @@ const SECTIONS: [(&str, &[&str], &str); 5] = [
     ("model", MODELS, ""),
 ];
 
-/// Refuses what is no JSON, on which parts of the library panic, and the first component that it does not have.
+/// Refuses what is no JSON, on which parts of the library panic, and the first component that it does not have or that
+/// may cost too much.
 pub(super) fn check(bytes: &[u8]) -> Result<(), Defect> {
     // Vocabularies are large, so they are passed over and not kept.
     type Fields<'a> = BTreeMap<String, &'a RawValue>;
@@ -70,14 +72,17 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), Defect> {
         let Some(raw) = file.get(section).map(|raw| raw.get()) else { continue };
         let component = if section == "model" {
             let model: Fields<'_> = serde_json::from_str(raw).map_err(json)?;
-            let kind = model.get("type").map(|kind| kind.get()).unwrap_or("null");
-            Value::from_iter([("type", serde_json::from_str::<Value>(kind).map_err(json)?)])
+            let fields = ["type", "max_input_chars_per_word"].into_iter();
+            let fields = fields.filter_map(|key| Some((key.to_owned(), model.get(key)?.get())));
+            let fields = fields.map(|(key, raw)| Ok((key, serde_json::from_str(raw)?)));
+            Value::Object(fields.collect::<Result<_, _>>().map_err(json)?)
         } else {
             serde_json::from_str(raw).map_err(json)?
         };
         if let Some(name) = unknown_within(&component, known, parts) {
             return Err(Defect::UnknownComponent { section, name });
         }
+        limits::check(section, &component)?;
     }
     Ok(())
 }

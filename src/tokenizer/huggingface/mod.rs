@@ -2,6 +2,7 @@
 
 mod component;
 mod decoder;
+mod limits;
 mod specials;
 
 use self::decoder::Decoder;

@@ -21,6 +21,13 @@ fn bpe(specials: &[&str], alphabet: &[String], merges: &[(&str, &str)]) -> Value
         "model": {"type": "BPE", "vocab": vocab, "merges": merges, "fuse_unk": false, "byte_fallback": false}})
 }
 
+/// A table of replacements whose trie says it has `size` bytes and has none, with one text.
+fn charsmap(size: u32, text: &str) -> Value {
+    use base64::Engine;
+    let table = [&size.to_le_bytes(), text.as_bytes(), &[0]].concat();
+    json!({"type": "Precompiled", "precompiled_charsmap": base64::engine::general_purpose::STANDARD.encode(table)})
+}
+
 fn letters(text: &str) -> Vec<String> {
     text.chars().map(String::from).collect()
 }
@@ -154,6 +161,45 @@ fn o3_an_unknown_component_is_named() {
 }
 
 #[test]
+fn components_that_cost_without_end_are_refused() {
+    let replace = |pattern: Value, content: &str| json!({"type": "Replace", "pattern": pattern, "content": content});
+    let doubling = || replace(json!({"String": "a"}), "aa");
+    let growth = |section, growth| Some(Defect::Growth { section, growth, limit: 1024 });
+    for (section, parts) in [("normalizer", "normalizers"), ("decoder", "decoders")] {
+        let sequence = |step: Value, count| json!({"type": "Sequence", parts: vec![step; count]});
+        let nested = json!({"type": "Sequence", parts: [sequence(doubling(), 6), sequence(doubling(), 5)]});
+        for (component, expected) in [
+            (sequence(doubling(), 10), None),
+            (sequence(doubling(), 11), growth(section, 2048)),
+            (sequence(doubling(), 100), growth(section, usize::MAX)),
+            (nested, growth(section, 2048)),
+            (sequence(replace(json!({"Regex": "a*"}), "a"), 11), growth(section, 2048)),
+            (replace(json!({"String": ""}), &"a".repeat(1024)), growth(section, 1025)),
+            (replace(json!({"String": "aa"}), &"a".repeat(2048)), None),
+        ] {
+            let mut file = gemma();
+            file[section] = component.clone();
+            assert_eq!(parse(&file).err(), expected, "{component}");
+        }
+    }
+    let mut file = gemma();
+    file["normalizer"] = charsmap(0, &"a".repeat(1025));
+    assert_eq!(parse(&file).err(), growth("normalizer", 1025));
+
+    let number = |section, field, value| Some(Defect::Number { section, field, value });
+    let mut file = gemma();
+    file["normalizer"] = json!({"type": "Sequence", "normalizers": [charsmap(u32::MAX, "a")]});
+    assert_eq!(parse(&file).err(), number("normalizer", "precompiled_charsmap size", u32::MAX.into()));
+    let mut file = gemma();
+    file["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [{"type": "FixedLength", "length": 0}]});
+    assert_eq!(parse(&file).err(), number("pre_tokenizer", "length", 0));
+    let mut file = gemma();
+    file["model"] = json!({"type": "WordPiece", "unk_token": "a", "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 1 << 20, "vocab": {"a": 0}});
+    assert_eq!(parse(&file).err(), number("model", "max_input_chars_per_word", 1 << 20));
+}
+
+#[test]
 fn the_prefix_space_is_taken_from_the_first_token_only() {
     let tokenizer = parse(&llama_2()).unwrap();
     let ids = tokenizer.encode("a a", Specials { bos: 1, eos: 1 }).unwrap();
@@ -282,7 +328,8 @@ fn damaged_files_are_told_apart() {
 #[test]
 fn a_file_that_makes_the_library_panic_is_an_error() {
     let mut file = bpe(&[], &letters("ab"), &[]);
-    file["pre_tokenizer"] = json!({"type": "FixedLength", "length": 0});
+    // The trie lacks its first node.
+    file["normalizer"] = charsmap(0, "a");
     let error = parse(&file).unwrap().encode("ab", Specials::default()).unwrap_err();
     assert!(matches!(error.find(), Some(TokenizerError::Split { .. })), "{error:?}");
 }
