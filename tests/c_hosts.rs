@@ -96,12 +96,18 @@ impl Built {
     }
 
     fn command(&self) -> Command {
-        Command::new(&self.program)
+        on_this_build(Command::new(&self.program))
     }
 
     fn scratch(&self) -> PathBuf {
         self.dir.path().join("scratch")
     }
+}
+
+/// The loader looks into cargo's `LD_LIBRARY_PATH` first, which may name an older build.
+fn on_this_build(mut command: Command) -> Command {
+    command.env("LD_LIBRARY_PATH", library_dir());
+    command
 }
 
 fn errors(compiler: Compiler, how: Link) {
@@ -167,7 +173,7 @@ fn valgrind(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("valgrind");
     command.args(["--quiet", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect"]);
     command.arg(program);
-    command
+    on_this_build(command)
 }
 
 /// A real program and tokenizer are opened, then the vendor's library is missing: everything must be given back. (The

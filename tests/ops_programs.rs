@@ -4,7 +4,7 @@ mod common;
 
 use llama_runner::builtin::{ProgramOptions, open_program};
 use llama_runner::pte::Program;
-use llama_runner::runtime::{IoArena, IoSlice, MethodId, Module};
+use llama_runner::runtime::{Execution, IoArena, IoSlice, MethodId, Module};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -25,7 +25,8 @@ struct Model {
 impl Model {
     fn open(name: &str) -> Self {
         let path = common::model(&format!("portable/{name}.pte"));
-        let mut module = open_program(&path, &ProgramOptions::default()).unwrap();
+        let options = ProgramOptions { execution: Execution::Instructions, ..ProgramOptions::default() };
+        let mut module = open_program(&path, &options).unwrap();
         let method = module.load_method("forward").unwrap();
         let info = module.method_info(method);
         let lens = [0, 1].map(|input| info.inputs[input].as_ref().unwrap().byte_len());

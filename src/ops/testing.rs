@@ -253,12 +253,15 @@ fn run(mut module: NativeModule, inputs: &[Vec<u8>], outputs: usize) -> Result<V
     (0..outputs).map(output).collect()
 }
 
+/// Reads elements of one type as reals.
+type ToReals = fn(&[u8]) -> Vec<f32>;
+
 /// Panics unless the outputs are the same, reals but for rounding. What is no number may become anything: fused steps
 /// limit it, or see nothing where an operator divides nothing by nothing.
 fn same(types: &[DType], got: &[Output], want: &[Output], place: &str) {
     for ((dtype, got), want) in types.iter().zip(got).zip(want) {
         assert_eq!(got.0, want.0, "{place}");
-        let (reals, tolerance): (fn(&[u8]) -> Vec<f32>, f32) = match dtype {
+        let (reals, tolerance): (ToReals, f32) = match dtype {
             DType::F32 => (elements::<f32>, 1e-5),
             DType::F64 => (|bytes| elements::<f64>(bytes).into_iter().map(|real| real as f32).collect(), 1e-6),
             DType::F16 => {
