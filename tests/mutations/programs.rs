@@ -33,13 +33,15 @@ pub fn files() -> Box<dyn FnMut(u64) -> bool> {
         let mut rng = Rng::new(seed);
         let subject = subjects.of(seed);
         let mut bytes = subject.bytes.to_vec();
-        damage(&mut rng, &mut bytes, subject.flatbuffer.clone());
+        let part = subject.part(&mut rng);
+        damage(&mut rng, &mut bytes, part);
         let path = dir.path().join("damaged.pte");
         std::fs::write(&path, &bytes).expect("a temporary file");
         if seed.is_multiple_of(INSPECT_EVERY) {
             inspect(&path, seed.is_multiple_of(2 * INSPECT_EVERY));
         }
-        on_fake(&mut rng, &subject.contents, |rng, fake| run(rng, &path, fake))
+        let is_qnn = !subject.contents.is_empty();
+        on_fake(&mut rng, &subject.contents, |rng, fake| run(rng, &path, fake, is_qnn))
     })
 }
 
@@ -61,7 +63,7 @@ pub fn contents() -> Box<dyn FnMut(u64) -> bool> {
             if rng.one_in(4) {
                 fake.set_info_version(rng.pick(&[0, 1, 2, 4, u32::MAX]));
             }
-            run(rng, &path, fake)
+            run(rng, &path, fake, true)
         })
     })
 }
@@ -91,7 +93,7 @@ pub fn compile_specs() -> Box<dyn FnMut(u64) -> bool> {
                     rng.pick(&[1002, 5000, 5005, 14001]),
                 );
             }
-            run(rng, &path, fake)
+            run(rng, &path, fake, true)
         })
     })
 }
@@ -126,8 +128,12 @@ pub fn on_fake(
     made.inspect_err(|error| assert!(!error.chain().is_empty() && !error.chain().contains('\n'))).is_ok()
 }
 
-fn run(rng: &mut Rng, path: &Path, fake: &Fake) -> Result<()> {
-    let mut module = open(path, fake)?;
+fn run(rng: &mut Rng, path: &Path, fake: &Fake, is_qnn: bool) -> Result<()> {
+    // QNN's programs have nothing to compile.
+    let executions = [Execution::Auto, Execution::Instructions, Execution::Compiled];
+    let mut module = open_with(path, fake, rng.pick(&executions[..if is_qnn { 2 } else { 3 }]))?;
+    // Programs of `llama_main` keep their keys and values to themselves, and have no modes.
+    let options = if is_qnn { options(rng) } else { RunnerOptions::default() };
     let mut first_error = None;
     for name in module.method_names() {
         let constant = module.constant(&name).map(drop);
@@ -137,18 +143,22 @@ fn run(rng: &mut Rng, path: &Path, fake: &Fake) -> Result<()> {
             first_error.get_or_insert(error);
         }
     }
-    let mut runner = Runner::load(Box::new(module), Arc::new(Letters), options(rng))?;
+    let mut runner = Runner::load(Box::new(module), Arc::new(Letters), options)?;
     converse(&mut runner)?;
     first_error.map_or(Ok(()), Err)
 }
 
 /// Opens the program at `path` as [`builtin::open_program`] does, with the fake in QNN's place.
 pub fn open(path: &Path, fake: &Fake) -> Result<NativeModule> {
+    open_with(path, fake, Execution::Auto)
+}
+
+fn open_with(path: &Path, fake: &Fake, execution: Execution) -> Result<NativeModule> {
     let resources = Resources::new(NonZeroUsize::new(1));
     let mut backends = builtin::backends(&ProgramOptions::default(), &resources);
     backends.register(Arc::new(QnnBackend::with_library(fake.library(), QnnOptions::default())));
     let module = NativeModule::new(Program::open(path)?, builtin::kernels(), backends)?;
-    Ok(module.with_compiler(Arc::new(GraphCompiler::new(resources)), Execution::Auto))
+    Ok(module.with_compiler(Arc::new(GraphCompiler::new(resources)), execution))
 }
 
 fn options(rng: &mut Rng) -> RunnerOptions {

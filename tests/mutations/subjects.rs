@@ -1,6 +1,7 @@
 //! The sound programs that damage starts from: every real one, and one made with the crate's own writer.
 
 use crate::common;
+use crate::damage::Rng;
 use llama_runner::pte::{
     BackendDelegate, Blob, Chain, CompileSpec, EValue, ExecutionPlan, Instruction, Program, Storage, TensorData,
     TensorValue,
@@ -25,6 +26,8 @@ pub struct Subject {
     pub program: Program,
     /// Where its flatbuffer lies in `bytes`.
     pub flatbuffer: Range<usize>,
+    /// Where the graphs in its XNNPACK blobs lie, their headers included.
+    graphs: Vec<Range<usize>>,
     /// What its context binaries hold, with their sizes.
     pub contents: Vec<(usize, BinaryInfo)>,
 }
@@ -38,7 +41,24 @@ impl Subject {
             _ => bytes.len(),
         };
         let contents = contents(&program);
-        Self { bytes, program, flatbuffer: 0..end, contents }
+        let graphs = program.plans.iter().flat_map(|plan| &plan.delegates).filter_map(|delegate| {
+            let number = |at: usize| Some(u32::from_le_bytes(*delegate.processed.get(at..)?.first_chunk()?) as usize);
+            let end =
+                delegate.processed.get(4..8).filter(|magic| magic == b"XH00").and(Some(number(10)? + number(14)?))?;
+            let start = delegate.processed.range().start;
+            Some(start..start + end)
+        });
+        let graphs = graphs.collect();
+        Self { bytes, program, flatbuffer: 0..end, graphs, contents }
+    }
+
+    /// A part whose bytes mean something: half of the time the program, else what its delegates run.
+    pub fn part(&self, rng: &mut Rng) -> Range<usize> {
+        match self.graphs.len() {
+            0 => self.flatbuffer.clone(),
+            _ if rng.one_in(2) => self.flatbuffer.clone(),
+            count => self.graphs[rng.below(count)].clone(),
+        }
     }
 }
 
