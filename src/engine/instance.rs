@@ -209,8 +209,9 @@ impl Instance {
             _ if slot.len == 0 => Some(&[]),
             Region::Arena => self.scratch.arena.get(range),
             Region::Constant(constant) => self.compiled.plan.constants.get(constant)?.get(range),
+            Region::State(state) => self.states.get(state)?.get(range),
             // Outputs that lie there are copied.
-            Region::Input(_) | Region::State(_) => None,
+            Region::Input(_) => None,
         }
     }
 
