@@ -12,7 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("graph", &["tensor"]),
     ("passes", &["graph", "tensor"]),
     ("runtime", &["pte", "tensor"]),
-    ("ops", &["runtime", "pte", "tensor", "graph", "kernels", "engine", "passes"]),
+    ("ops", &["runtime", "pte", "tensor", "graph", "kernels", "engine", "passes", "xnnpack"]),
     ("qnn", &["runtime", "pte", "tensor"]),
     ("tokenizer", &[]),
     ("runner", &["runtime", "tokenizer", "tensor"]),

@@ -256,26 +256,31 @@ fn run(mut module: NativeModule, inputs: &[Vec<u8>], outputs: usize) -> Result<V
 /// Panics unless the outputs are the same, reals but for rounding. What is no number may become anything: fused steps
 /// limit it, or see nothing where an operator divides nothing by nothing.
 fn same(types: &[DType], got: &[Output], want: &[Output], place: &str) {
-    for ((dtype, got), want) in types.iter().zip(got).zip(want) {
+    for ((&dtype, got), want) in types.iter().zip(got).zip(want) {
         assert_eq!(got.0, want.0, "{place}");
-        let (reals, tolerance): (fn(&[u8]) -> Vec<f32>, f32) = match dtype {
-            DType::F32 => (elements::<f32>, 1e-5),
-            DType::F64 => (|bytes| elements::<f64>(bytes).into_iter().map(|real| real as f32).collect(), 1e-6),
-            DType::F16 => {
-                (|bytes| elements::<u16>(bytes).into_iter().map(|x| f16::from_bits(x).to_f32()).collect(), 2e-3)
-            }
-            DType::BF16 => {
-                (|bytes| elements::<u16>(bytes).into_iter().map(|x| bf16::from_bits(x).to_f32()).collect(), 2e-2)
-            }
+        let tolerance = match dtype {
+            DType::F32 | DType::F64 => 1e-5,
+            DType::F16 => 2e-3,
+            DType::BF16 => 2e-2,
             _ => {
                 assert_eq!(got.1, want.1, "{place}");
                 continue;
             }
         };
-        for (got, want) in reals(&got.1).into_iter().zip(reals(&want.1)) {
+        for (got, want) in reals(dtype, &got.1).into_iter().zip(reals(dtype, &want.1)) {
             let near = (got - want).abs() <= tolerance * want.abs().max(1.0);
             assert!(near || got == want || want.is_nan(), "{place}: {got} for {want}");
         }
+    }
+}
+
+/// Bytes of a real type as numbers.
+fn reals(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+    match dtype {
+        DType::F64 => elements(bytes),
+        DType::F16 => elements(bytes).into_iter().map(|bits| f16::from_bits(bits).to_f64()).collect(),
+        DType::BF16 => elements(bytes).into_iter().map(|bits| bf16::from_bits(bits).to_f64()).collect(),
+        _ => elements::<f32>(bytes).into_iter().map(f64::from).collect(),
     }
 }
 
