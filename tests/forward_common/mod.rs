@@ -4,6 +4,7 @@
 use llama_runner::builtin::{ProgramOptions, open_program};
 use llama_runner::runtime::{Execution, IoArena, IoSlice, MethodId, Module};
 use serde_json::Value;
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 /// The recorded programs of the small story model: folder, name, largest distance from the recorded logits relative to
@@ -33,7 +34,13 @@ pub struct Model {
 
 impl Model {
     pub fn open(path: &Path, execution: Execution) -> Self {
-        let options = ProgramOptions { execution, ..ProgramOptions::default() };
+        Self::open_with(path, execution, None)
+    }
+
+    /// With so many threads.
+    pub fn open_with(path: &Path, execution: Execution, threads: Option<usize>) -> Self {
+        let cpu_threads = threads.and_then(NonZeroUsize::new);
+        let options = ProgramOptions { execution, cpu_threads, ..ProgramOptions::default() };
         let mut module = open_program(path, &options).unwrap_or_else(|error| panic!("{}", error.chain()));
         let method = module.load_method("forward");
         let method = method.unwrap_or_else(|error| panic!("{}: {}", path.display(), error.chain()));

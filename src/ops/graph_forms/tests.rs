@@ -405,3 +405,55 @@ fn methods_without_a_graph_still_run() {
     plan.plan.outputs = vec![out];
     assert_eq!(runs(plan, Execution::Auto).unwrap().len(), 3);
 }
+
+/// A method of a program in which `sum`, a named buffer, lives in planned buffer 1: it adds what it is given, and gives
+/// the sum.
+fn adding(name: &str, offset: u64) -> Plan {
+    let mut plan = Plan::new(64);
+    plan.plan.name = name.into();
+    let x = plan.input(&[2]);
+    let sum = plan.at(offset, &[2]);
+    if let EValue::Tensor(tensor) = &mut plan.plan.values[sum as usize] {
+        tensor.fully_qualified_name = Some("sum".into());
+    }
+    let (one, out) = (plan.value(EValue::Int(1)), plan.tensor(&[2], ShapeDynamism::Static, TensorData::Unplanned));
+    plan.call("aten::add.out", &[sum, x, one, sum]);
+    plan.call("aten::neg.out", &[sum, out]);
+    plan.plan.outputs = vec![out];
+    plan.plan.chains = vec![Chain { instructions: std::mem::take(&mut plan.instructions) }];
+    plan
+}
+
+#[test]
+fn methods_share_a_named_buffer_however_they_are_executed() {
+    for way in [Execution::Instructions, Execution::Compiled] {
+        let plans = [adding("a", 0), adding("b", 0), adding("apart", 8)].map(|plan| plan.plan).to_vec();
+        let program = Program { plans, ..Program::default() };
+        let mut kernels = KernelRegistry::default();
+        // The sum is read and written by one call, which operators refuse and graphs do not mind.
+        register(&mut kernels);
+        kernels.register("aten::add.out", |args| {
+            let (a, b) = (args.tensor(0)?.view::<f32>()?.to_vec(), args.tensor(1)?.view::<f32>()?.to_vec());
+            let out = args.tensor_mut(3)?.view_mut::<f32>()?;
+            out.iter_mut().zip(a.iter().zip(&b)).for_each(|(out, (a, b))| *out = a + b);
+            Ok(())
+        });
+        let compiler = Arc::new(GraphCompiler::new(Resources::new(NonZeroUsize::new(1))));
+        let module = NativeModule::new(program, kernels, BackendRegistry::default()).unwrap();
+        let mut module = module.with_compiler(compiler, way);
+        let mut arena = IoArena::new(256).unwrap();
+        let (given, got) = (arena.alloc(8).unwrap(), arena.alloc(8).unwrap());
+        arena.typed_mut::<f32>(given).copy_from_slice(&[1.0, 10.0]);
+        let mut run = |name: &str| {
+            let method = module.load_method(name).unwrap();
+            module.bind_input(method, 0, &arena, given).unwrap();
+            module.bind_output(method, 0, &arena, got).unwrap();
+            module.execute(method, &mut arena).unwrap();
+            arena.typed::<f32>(got).to_vec()
+        };
+        assert_eq!(run("a"), [-1.0, -10.0], "{way:?}");
+        assert_eq!(run("b"), [-2.0, -20.0], "{way:?}");
+        assert_eq!(run("a"), [-3.0, -30.0], "{way:?}");
+        assert_eq!(run("apart"), [-1.0, -10.0], "{way:?}");
+    }
+}
