@@ -1,8 +1,8 @@
 //! The C border: guard, handles, status; one file a C type.
 //!
 //! `include/llama_runner.h` is generated from these files with `cbindgen.toml`, which also holds the rules that a C
-//! reader needs; `tests/header.rs` compares the two. Each `extern "C"` body runs inside [`guard`], so neither a NULL
-//! nor a panic gets through, and each object is a [`handle`], so two threads on one object are an error and never a
+//! reader needs; `tests/header.rs` compares the two. Each `extern "C"` body runs inside `guard`, so neither a NULL
+//! nor a panic gets through, and each object is a `handle`, so two threads on one object are an error and never a
 //! data race.
 #![allow(unsafe_code)]
 #![allow(non_camel_case_types)] // The names are those of the header.
