@@ -175,6 +175,33 @@ fn is_close_call(row: &[f32]) -> bool {
     first - second < 0.01 * (first - sorted[0])
 }
 
+#[ignore = "not met yet: one code of the eight-bit cache rounds otherwise than in the recorded run"]
+#[test]
+fn xnnpack_8da4w_sdpa_q8kv_is_within_the_tolerance_of_8da4w_cpu_programs() {
+    executorch("xnnpack", "xnn_s260k_8da4w_emb432_kv_sdpa_q8kv", 2e-3);
+}
+
+#[ignore = "not met yet: in `capital`, token 7 differs where the two largest logits are 1.09 % of the range apart"]
+#[test]
+fn smollm2_ids_are_the_recorded_up_to_a_close_call_cpu_programs() {
+    let golden = json("executorch/smollm2_135m_8da4w_emb432_sdpa.json");
+    let mut runner = smollm2();
+    for (name, case) in golden.as_object().unwrap() {
+        runner.reset();
+        let (prompt, recorded) = (ids(&case["prompt_ids"]), ids(&case["ids_step"]));
+        let text = case["prompt"].as_str().unwrap();
+        assert_eq!(runner.tokenizer().encode(text, Specials::default()).unwrap(), prompt, "{name}");
+        let config = GenerationConfig { max_new_tokens: Some(recorded.len()), ignore_eos: true, ..Default::default() };
+        let steps = step_by_step(&mut runner, &prompt, &config);
+        for (at, ((token, row), their)) in steps[prompt.len() - 1..].iter().zip(&recorded).enumerate() {
+            if token != their {
+                assert!(is_close_call(row), "{name}, token {at}: {token}, recorded {their}");
+                break;
+            }
+        }
+    }
+}
+
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
 #[test]
 fn smollm2_perplexity_cpu_programs() {

@@ -54,7 +54,7 @@ fn trials() -> Vec<Trial> {
                     (false, true) => trial("run", every_step),
                     (false, false) => trial("sampled", first_step),
                 });
-                if golden.greedy() && (PROGRAM_RUNS.iter().any(|part| golden.name.contains(part)) || lookahead) {
+                if golden.greedy() {
                     trials.push(trial("program", program));
                 }
             }
@@ -65,9 +65,6 @@ fn trials() -> Vec<Trial> {
     trials.extend(executorch_trials());
     trials
 }
-
-/// Kinds of runs whose output file is compared too: several turns, odd bytes, token ids.
-const PROGRAM_RUNS: &[&str] = &["-mt", "iters", "newline", "unicode", "quotes", "tok-", "short", "seq0", "seq1000"];
 
 /// A trial that cannot even be set up; asked for all the same, it fails.
 fn missing(name: &str, needs: &'static str) -> Trial {
