@@ -2,7 +2,8 @@
 //!
 //! The way through the house: file bytes → [`pte`] → [`runtime`] (a [`runtime::Module`]) → [`runner`] → C API and
 //! programs. [`ops`], [`xnnpack`] and [`qnn`] plug into the runtime as kernels and delegates; [`builtin`] is the one place
-//! that knows them all. What runs on the CPU goes [`graph`] → [`passes`] → [`engine`] → [`kernels`].
+//! that knows them all. What runs on the CPU goes [`graph`] → [`passes`] → [`engine`] → [`kernels`]. The other way, from a
+//! checkpoint to a `.pte`, is [`export`].
 #![deny(missing_docs, unsafe_code, unsafe_op_in_unsafe_fn)]
 #![deny(clippy::undocumented_unsafe_blocks)]
 
@@ -11,6 +12,7 @@ pub mod builtin;
 pub mod capi;
 pub mod engine;
 pub mod error;
+pub mod export;
 pub mod graph;
 pub mod kernels;
 pub mod ops;

@@ -13,19 +13,36 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("passes", &["graph", "tensor"]),
     ("runtime", &["pte", "tensor"]),
     ("ops", &["runtime", "pte", "tensor", "graph", "xnnpack", "engine"]),
-    ("qnn", &["runtime", "pte", "tensor"]),
+    ("qnn", &["runtime", "pte", "tensor", "graph"]),
     ("tokenizer", &[]),
     ("runner", &["runtime", "tokenizer", "tensor"]),
     ("capi", &["runner", "runtime", "tokenizer", "builtin"]),
     ("kernels", &[]),
     ("engine", &["graph", "passes", "kernels", "tensor"]),
     ("xnnpack", &["runtime", "graph", "passes", "engine", "tensor", "pte"]),
+    (
+        "export",
+        &["graph", "passes", "pte", "qnn", "xnnpack", "tensor", "engine", "runtime", "runner", "tokenizer", "builtin"],
+    ),
     ("builtin", &["runtime", "pte", "ops", "qnn", "xnnpack", "engine", "kernels"]),
 ];
 
 /// What a program may use of the library: everything but the C border.
-const BIN_MAY_USE: &[&str] =
-    &["error", "base", "tensor", "pte", "runtime", "ops", "qnn", "tokenizer", "runner", "builtin", "engine", "kernels"];
+const BIN_MAY_USE: &[&str] = &[
+    "error",
+    "base",
+    "tensor",
+    "pte",
+    "runtime",
+    "ops",
+    "qnn",
+    "tokenizer",
+    "runner",
+    "builtin",
+    "engine",
+    "kernels",
+    "export",
+];
 
 /// Rooms whose files may hold `unsafe`.
 const MAY_BE_UNSAFE: &[&str] = &["base", "tensor", "pte", "runtime", "kernels", "qnn", "capi"];

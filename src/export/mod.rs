@@ -1,0 +1,13 @@
+//! From a checkpoint to a `.pte`: the way of `llr export`.
+//!
+//! checkpoint ([`ModelConfig`], [`WeightSource`]) → graph in float, one for each [`MethodSpec`] →
+//! quantization → lowering (QNN context binaries, XNNPACK delegates, or operators) → [`Program`](crate::pte::Program).
+//! Rooms meet in the graph only; encodings found by calibration go from one graph to another by the names of values.
+
+mod config;
+mod method;
+mod weights;
+
+pub use config::{Llama3Scaling, ModelConfig, Rope, RopeScaling};
+pub use method::{KvLayout, MethodSpec};
+pub use weights::{LayerWeight, Weight, WeightRole, WeightSource};
