@@ -236,6 +236,64 @@ typedef int32_t llr_finish_reason;
 #endif // __cplusplus
 
 /**
+ * Which of the program's methods do the work. The numbers are ExecuTorch's --eval_mode.
+ */
+enum llr_eval_mode
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * Hybrid when the program has prefill_forward, else kv. The default.
+     */
+    LLR_EVAL_MODE_AUTO = -1,
+    /**
+     * Prompt and answer go through kv_forward (in older files, forward).
+     */
+    LLR_EVAL_MODE_KV = 0,
+    /**
+     * The prompt goes through prefill_forward in blocks, the answer through kv_forward.
+     */
+    LLR_EVAL_MODE_HYBRID = 1,
+    /**
+     * As hybrid, with guessed n-grams that kv_forward verifies several at a time; needs ngram, window and gcap.
+     */
+    LLR_EVAL_MODE_LOOKAHEAD = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum llr_eval_mode llr_eval_mode;
+#else
+typedef int32_t llr_eval_mode;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * How new keys and values enter the cache; files of the newer kind always use SmartMask.
+ */
+enum llr_kv_updater
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * They are copied to their place, and the mask uncovers it. The default.
+     */
+    LLR_KV_UPDATER_SMART_MASK = 0,
+    /**
+     * The start of the cache tensors moves.
+     */
+    LLR_KV_UPDATER_SHIFT_POINTER = 1,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum llr_kv_updater llr_kv_updater;
+#else
+typedef int32_t llr_kv_updater;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
  * What a stream callback answers. Any other number stops the turn, and the call fails with
  * LLR_STATUS_INVALID_ARGUMENT.
  */
@@ -517,6 +575,118 @@ llr_status llr_runner_options_add_data_path(llr_runner_options *options,
 LLR_API
 llr_status llr_runner_options_set_cpu_threads(llr_runner_options *options,
                                               int32_t cpu_threads);
+
+/**
+ * The method of a forward(tokens, input_pos) program that processes prompts, and decodes where the program has no method
+ * decode. Setting it says that the program is of this kind, as an eval_mode says that it is not. Default: forward, or
+ * prefill in programs with methods prefill and decode. A name that no method has is an error of llr_runner_load. UTF-8,
+ * `name_len` bytes.
+ *
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, no UTF-8).
+ *
+ * # Safety
+ * `options` is NULL or live; `name` is NULL or points to `name_len` bytes.
+ */
+LLR_API
+llr_status llr_runner_options_set_method_name(llr_runner_options *options,
+                                              const char *name,
+                                              size_t name_len);
+
+/**
+ * The model family, as ExecuTorch's --decoder_model_version names it ("llama2", "llama3", "qwen3"): end tokens and chat
+ * template. Default: "llama2". An unknown name is an error of llr_runner_load. UTF-8, `name_len` bytes.
+ *
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, no UTF-8).
+ *
+ * # Safety
+ * `options` is NULL or live; `name` is NULL or points to `name_len` bytes.
+ */
+LLR_API
+llr_status llr_runner_options_set_decoder_model_version(llr_runner_options *options,
+                                                        const char *name,
+                                                        size_t name_len);
+
+/**
+ * Which methods do the work, an llr_eval_mode. Default: LLR_EVAL_MODE_AUTO. A mode that the program has no methods for
+ * is an error of llr_runner_load.
+ *
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, unknown number).
+ *
+ * # Safety
+ * `options` is NULL or live.
+ */
+LLR_API
+llr_status llr_runner_options_set_eval_mode(llr_runner_options *options,
+                                            int32_t eval_mode);
+
+/**
+ * How the cache is updated, an llr_kv_updater. Default: LLR_KV_UPDATER_SMART_MASK.
+ *
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, unknown number).
+ *
+ * # Safety
+ * `options` is NULL or live.
+ */
+LLR_API
+llr_status llr_runner_options_set_kv_updater(llr_runner_options *options,
+                                             int32_t kv_updater);
+
+/**
+ * One more token that ends a generation, beside those of the model and the tokenizer. Default: none. A token outside
+ * the vocabulary is an error of llr_runner_load.
+ *
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
+ *
+ * # Safety
+ * `options` is NULL or live.
+ */
+LLR_API
+llr_status llr_runner_options_add_extra_eos(llr_runner_options *options,
+                                            uint64_t token);
+
+/**
+ * Puts the model's inputs and outputs into memory shared with the DSP. Default: false.
+ *
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
+ *
+ * # Safety
+ * `options` is NULL or live.
+ */
+LLR_API
+llr_status llr_runner_options_set_shared_buffer(llr_runner_options *options,
+                                                bool shared_buffer);
+
+/**
+ * Lookahead decoding: length of a guessed n-gram. Default: none; LLR_EVAL_MODE_LOOKAHEAD needs it.
+ *
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, less than 1).
+ *
+ * # Safety
+ * `options` is NULL or live.
+ */
+LLR_API llr_status llr_runner_options_set_ngram(llr_runner_options *options, int32_t ngram);
+
+/**
+ * Lookahead decoding: number of lookahead branches. Default: none; LLR_EVAL_MODE_LOOKAHEAD needs it.
+ *
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, less than 1).
+ *
+ * # Safety
+ * `options` is NULL or live.
+ */
+LLR_API
+llr_status llr_runner_options_set_window(llr_runner_options *options,
+                                         int32_t window);
+
+/**
+ * Lookahead decoding: n-grams verified in a step. Default: none; LLR_EVAL_MODE_LOOKAHEAD needs it.
+ *
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, less than 1).
+ *
+ * # Safety
+ * `options` is NULL or live.
+ */
+LLR_API llr_status llr_runner_options_set_gcap(llr_runner_options *options, int32_t gcap);
 
 /**
  * A new object with every default, to be freed by llr_generation_config_free. Never fails.

@@ -5,8 +5,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Files of `src/capi` with something for the header, in the order of the header.
-const SOURCES: [&str; 9] =
-    ["version", "status", "error", "log", "options", "generation_config", "chunk", "stream", "stats"];
+const SOURCES: [&str; 10] = [
+    "version",
+    "status",
+    "error",
+    "log",
+    "options",
+    "decoding_options",
+    "generation_config",
+    "chunk",
+    "stream",
+    "stats",
+];
 const LAST_SOURCE: &str = "runner";
 
 fn root() -> &'static Path {
