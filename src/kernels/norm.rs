@@ -48,6 +48,24 @@ impl Op for Softmax<'_> {
     }
 }
 
+/// Σ x² of `N` rows, each added in order and rounded at each step: what ExecuTorch's mean does, whose last bit decides
+/// codes of activations. The rows' chains of additions run beside each other.
+#[inline(always)]
+fn square_sums<const N: usize>(rows: &[f32], row: usize) -> [f32; N] {
+    let mut parts = [&rows[..0]; N];
+    for (part, x) in parts.iter_mut().zip(rows.chunks_exact(row)) {
+        *part = x;
+    }
+    let mut sums = [0.0; N];
+    for i in 0..row {
+        for n in 0..N {
+            let x = parts[n][i];
+            sums[n] += x * x;
+        }
+    }
+    sums
+}
+
 struct RmsNorm<'a> {
     x: &'a [f32],
     weight: Option<&'a [f32]>,
@@ -56,20 +74,14 @@ struct RmsNorm<'a> {
     out: &'a mut [f32],
 }
 
-impl Op for RmsNorm<'_> {
-    type Out = ();
+impl RmsNorm<'_> {
+    /// The rows from `first` on, as many as there are sums of squares.
     #[inline(always)]
-    fn eval<S: Simd>(self, s: S) {
-        for (x, out) in self.x.chunks_exact(self.row).zip(self.out.chunks_exact_mut(self.row)) {
-            let (chunks, rest) = x.as_chunks();
-            let last = s.load_part(rest, 0.0);
-            let mut squares = s.mul(last, last);
-            for chunk in chunks {
-                let v = s.load(chunk);
-                squares = s.fma(v, v, squares);
-            }
-            let mean = s.reduce_add(squares) / self.row as f32;
-            let scale = s.splat(1.0 / (mean + self.epsilon).sqrt());
+    fn scale_rows<S: Simd>(&mut self, s: S, first: usize, square_sums: &[f32]) {
+        let rows = self.x[first * self.row..].chunks_exact(self.row);
+        let outs = self.out[first * self.row..].chunks_exact_mut(self.row);
+        for ((x, out), sum) in rows.zip(outs).zip(square_sums) {
+            let scale = s.splat(1.0 / (sum / self.row as f32 + self.epsilon).sqrt());
             for (i, (x, out)) in x.chunks(16).zip(out.chunks_mut(16)).enumerate() {
                 let at = 16 * i..16 * i + x.len();
                 match (x.try_into(), self.weight) {
@@ -84,6 +96,27 @@ impl Op for RmsNorm<'_> {
                         s.store_part(s.mul(y, weight), out);
                     }
                 }
+            }
+        }
+    }
+}
+
+impl Op for RmsNorm<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn eval<S: Simd>(mut self, s: S) {
+        let rows = self.x.len() / self.row;
+        let mut first = 0;
+        while first < rows {
+            let x = &self.x[first * self.row..];
+            if rows - first >= 4 {
+                let sums = square_sums::<4>(x, self.row);
+                self.scale_rows(s, first, &sums);
+                first += 4;
+            } else {
+                let sums = square_sums::<1>(x, self.row);
+                self.scale_rows(s, first, &sums);
+                first += 1;
             }
         }
     }
