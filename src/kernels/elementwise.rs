@@ -8,7 +8,7 @@ use super::simd::{Op, Simd};
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Unary {
-    /// eˣ, within 0.6 ULP; 0 below −86.6.
+    /// eˣ, within 0.7 ULP; 0 below −86.6.
     Exp,
     /// tanh, within 4 ULP.
     Tanh,

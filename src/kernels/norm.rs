@@ -48,11 +48,15 @@ impl Op for Softmax<'_> {
     }
 }
 
-/// Σ x² of `N` rows, each added in order and rounded at each step: what ExecuTorch's mean does, whose last bit decides
-/// codes of activations. The rows' chains of additions run beside each other.
+/// Rows whose sums of squares are made beside each other.
+const ROWS: usize = 8;
+
+/// Σ x² of the first `N` rows (of the first row again where there are fewer), each added in order and rounded at each
+/// step: what ExecuTorch's mean does, whose last bit decides codes of activations. A sum waits for each of its additions,
+/// so that some take hardly longer than one.
 #[inline(always)]
 fn square_sums<const N: usize>(rows: &[f32], row: usize) -> [f32; N] {
-    let mut parts = [&rows[..0]; N];
+    let mut parts = [&rows[..row]; N];
     for (part, x) in parts.iter_mut().zip(rows.chunks_exact(row)) {
         *part = x;
     }
@@ -108,16 +112,13 @@ impl Op for RmsNorm<'_> {
         let rows = self.x.len() / self.row;
         let mut first = 0;
         while first < rows {
-            let x = &self.x[first * self.row..];
-            if rows - first >= 4 {
-                let sums = square_sums::<4>(x, self.row);
-                self.scale_rows(s, first, &sums);
-                first += 4;
+            let (x, count) = (&self.x[first * self.row..], ROWS.min(rows - first));
+            if count == 1 {
+                self.scale_rows(s, first, &square_sums::<1>(x, self.row));
             } else {
-                let sums = square_sums::<1>(x, self.row);
-                self.scale_rows(s, first, &sums);
-                first += 1;
+                self.scale_rows(s, first, &square_sums::<ROWS>(x, self.row)[..count]);
             }
+            first += count;
         }
     }
 }
@@ -132,7 +133,8 @@ impl KernelSet {
         self.run(Softmax(x, row));
     }
 
-    /// out ← x / √(mean(x²) + epsilon) · weight, for each row of `row` numbers.
+    /// out ← x / √(mean(x²) + epsilon) · weight, for each row of `row` numbers, rounded as ExecuTorch's operators do it one
+    /// after another: squares are added in order.
     ///
     /// # Panics
     /// When `x` is not whole rows, `out` is not as long as `x`, or `weight` is not one row.
