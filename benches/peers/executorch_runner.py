@@ -6,8 +6,13 @@ with its custom operators, as its users have it from Python.
 """
 
 import json
+import os
 import sys
 import time
+
+# Custom operators ask OpenMP for threads, delegates ExecuTorch's pool: both get the same number. One left at its default
+# makes the other wait.
+os.environ["OMP_NUM_THREADS"] = sys.argv[3]
 
 import torch  # noqa: F401, the libraries below are linked against it
 from executorch.extension.pybindings import portable_lib
