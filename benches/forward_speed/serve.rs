@@ -18,6 +18,7 @@ fn on_processor() -> f64 {
     if result == 0 { time[0] as f64 + time[1] as f64 * 1e-9 } else { f64::NAN }
 }
 
+/// Of Linux.
 const CLOCK_PROCESS_CPUTIME_ID: i32 = 2;
 
 unsafe extern "C" {
