@@ -6,6 +6,10 @@
 
 mod config;
 mod method;
+pub mod options;
+pub mod progress;
+pub mod report;
+pub mod resources;
 mod weights;
 
 pub use config::{Llama3Scaling, ModelConfig, Rope, RopeScaling};
