@@ -74,7 +74,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", help_heading = "Quantization")]
     group_size: Option<usize>,
     /// Token embedding on the CPU in so many bits and groups of so many elements, as in 4,32.
-    #[arg(short = 'E', long = "embedding-quantize", alias = "embedding_quantize", value_name = "BITS,GROUP",
+    #[arg(short = 'E', long = "embedding-quantize", value_name = "BITS,GROUP",
           value_parser = embedding, help_heading = "Quantization")]
     embedding: Option<EmbeddingQuantization>,
     /// Prompts for the run afterwards, a turn each; the first also calibrates, where nothing else does.
@@ -228,6 +228,11 @@ impl Arguments {
     /// The tokenizer that was named for the run.
     pub fn run_tokenizer(&self) -> Option<&PathBuf> {
         self.tokenizer_bin.as_ref().or(self.tokenizer_model.as_ref())
+    }
+
+    /// Where the QNN libraries are.
+    pub fn qnn_lib_dir(&self) -> Option<&PathBuf> {
+        self.qnn_lib_dir.as_ref()
     }
 
     /// The runner's name of the model's family, from that or from the exporter's (`stories110m`, `llama3_2`).
