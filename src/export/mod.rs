@@ -6,6 +6,9 @@
 
 mod config;
 mod method;
+pub mod model;
+#[cfg(test)]
+pub(crate) mod testing;
 mod weights;
 
 pub use config::{Llama3Scaling, ModelConfig, Rope, RopeScaling};
