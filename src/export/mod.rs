@@ -10,6 +10,9 @@ pub mod options;
 pub mod progress;
 pub mod report;
 pub mod resources;
+pub mod model;
+#[cfg(test)]
+pub(crate) mod testing;
 mod weights;
 
 pub use config::{Llama3Scaling, ModelConfig, Rope, RopeScaling};
