@@ -10,6 +10,8 @@ mod memory;
 mod plan;
 pub mod portable;
 mod symbols;
+#[cfg(test)]
+mod tests;
 
 pub use assets::Assets;
 pub use error::LowerError;
