@@ -4,18 +4,23 @@
 //! quantization → lowering (QNN context binaries, XNNPACK delegates, or operators) → [`Program`](crate::pte::Program).
 //! Rooms meet in the graph only; encodings found by calibration go from one graph to another by the names of values.
 
+mod clock;
 mod config;
 pub mod lower;
 mod method;
 pub mod options;
+mod pipeline;
 pub mod progress;
+mod recipe;
 pub mod report;
 pub mod resources;
 pub mod model;
 #[cfg(test)]
 pub(crate) mod testing;
+mod tokens;
 mod weights;
 
 pub use config::{Llama3Scaling, ModelConfig, Rope, RopeScaling};
 pub use method::{KvLayout, MethodSpec};
+pub use pipeline::{passes, run};
 pub use weights::{LayerWeight, Weight, WeightRole, WeightSource};

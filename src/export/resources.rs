@@ -1,7 +1,12 @@
 //! Whether an export fits this machine, found out before the work instead of after half of it.
 
+use super::ModelConfig;
+use super::options::{Backend, Options, Ptq};
 use crate::error::{Error, Status};
 use std::path::{Path, PathBuf};
+
+/// What even a tiny export takes.
+const BASE: u64 = 32 << 20;
 
 /// What an export will take, in bytes; estimates from above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,6 +15,41 @@ pub struct Need {
     pub disk: u64,
     /// In memory, apart from pages that come from files and can be dropped.
     pub memory: u64,
+}
+
+impl Need {
+    /// Of an export of that model; `widened` is the bytes of the weights that do not stay in the checkpoint but become
+    /// f32 on the disk, as quantized ones of a GGUF file do.
+    pub fn of(options: &Options, config: &ModelConfig, widened: u64) -> Self {
+        let ModelConfig { dim, hidden, vocab, layers, heads, kv_heads, head_dim, .. } = *config;
+        let product = |sizes: &[usize]| sizes.iter().fold(1u64, |product, &size| product.saturating_mul(size as u64));
+        let layer = product(&[2, dim, heads, head_dim])
+            .saturating_add(product(&[2, dim, kv_heads, head_dim]))
+            .saturating_add(product(&[3, dim, hidden]));
+        let linear = product(&[layers]).saturating_mul(layer).saturating_add(product(&[vocab, dim]));
+        let linear_bits = match options.ptq {
+            Ptq::A16W4 | Ptq::Dynamic8W4 => 5,
+            Ptq::A16W8 | Ptq::A8W8 => 9,
+            Ptq::None => 32,
+        };
+        let embedding_bits = options.embedding.map_or(32, |of| u64::from(of.bits) + 2);
+        let copies = match options.backend {
+            Backend::Qnn if !options.qnn.weight_sharing => options.methods().len() as u64,
+            _ => 1,
+        };
+        let bits = linear.saturating_mul(linear_bits * copies);
+        let program = bits.saturating_add(product(&[vocab, dim]).saturating_mul(embedding_bits)) / 8;
+        // Codes are written to a temporary file first, then into the program.
+        let disk = program.saturating_mul(2).saturating_add(widened).saturating_add(BASE);
+        // The largest matrix in f32, its codes and what calibration keeps of it; a context binary is in memory whole.
+        let matrix = product(&[4, dim, hidden.max(heads * head_dim)]);
+        let binary = match options.backend {
+            Backend::Qnn => 2 * program / options.qnn.num_sharding.max(1) as u64,
+            Backend::Xnnpack | Backend::Portable => 0,
+        };
+        let memory = matrix.saturating_mul(3).saturating_add(binary).saturating_add(BASE);
+        Self { disk, memory }
+    }
 }
 
 /// What this machine has; `None` where the system does not say.

@@ -22,6 +22,7 @@ pub(super) fn value(report: &Report) -> Value {
     json!({
         "output": output,
         "beside": report.beside.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
+        "tokenizer": report.tokenizer.as_ref().map(|path| path.display().to_string()),
         "facts": facts,
         "methods": methods.collect::<Vec<_>>(),
         "passes": report.passes,

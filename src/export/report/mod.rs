@@ -17,6 +17,8 @@ pub struct Report {
     pub output: Option<Written>,
     /// Files written beside it, the tokenizer's.
     pub beside: Vec<PathBuf>,
+    /// The tokenizer that goes with the program; absent when there was none.
+    pub tokenizer: Option<PathBuf>,
     /// What was asked for and what the model is, as names and values in the order of the report.
     pub facts: Vec<(&'static str, String)>,
     /// The program's methods.

@@ -10,6 +10,7 @@ fn report() -> Report {
             parts: vec![("constants".into(), 1_000_000), ("program".into(), 500_000)],
         }),
         beside: vec!["out/tokenizer.json".into()],
+        tokenizer: Some("out/tokenizer.json".into()),
         facts: vec![("Model", "llama\u{1}, <script>alert(1)</script>".into())],
         methods: vec![Method { name: "kv_forward".into(), nodes: 120, delegates: 3 }],
         passes: vec!["constant-fold", "dead-code"],
@@ -100,6 +101,7 @@ fn json_holds_every_figure_and_parses_back() {
     assert_eq!(value["output"]["bytes"], 1_500_000);
     assert_eq!(value["output"]["parts"]["constants"], 1_000_000);
     assert_eq!(value["beside"][0], "out/tokenizer.json");
+    assert_eq!(value["tokenizer"], "out/tokenizer.json");
     assert_eq!(value["methods"][0]["delegates"], 3);
     assert_eq!(value["passes"][1], "dead-code");
     assert_eq!(value["layers"][1]["sqnr_db"], 10.0);

@@ -24,12 +24,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let options = arguments.options()?;
     if arguments.print_passes {
-        let mut text = String::new();
-        for (stage, names) in export::passes(&options)? {
-            let _ = writeln!(text, "{stage}");
-            names.iter().for_each(|name| _ = writeln!(text, "  {name}"));
-        }
-        return print(&text);
+        return print(&(export::passes(&options)?.join("\n") + "\n"));
     }
     let report = export(arguments, &options)?;
     if let Some(path) = &arguments.report {
@@ -41,7 +36,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         print(&summary(&report))?;
     }
     let answers = match report.output.is_some() && !arguments.compile_only {
-        true => answers(arguments, report.beside.first())?,
+        true => answers(arguments, report.tokenizer.as_ref())?,
         false => Vec::new(),
     };
     finish(arguments, Some(&report), answers)
@@ -55,10 +50,10 @@ fn export(arguments: &Arguments, options: &Options) -> Result<Report> {
 }
 
 /// The run: its text goes to stdout as it is made, unless one object is to be there.
-fn answers(arguments: &Arguments, beside: Option<&PathBuf>) -> Result<Vec<Answer>> {
+fn answers(arguments: &Arguments, found: Option<&PathBuf>) -> Result<Vec<Answer>> {
     let program = arguments.program();
     let near = program.parent().unwrap_or(Path::new("")).join("tokenizer.json");
-    let tokenizer = arguments.run_tokenizer().or(beside).unwrap_or(&near);
+    let tokenizer = arguments.run_tokenizer().or(found).unwrap_or(&near);
     match arguments.json {
         true => trial::run(arguments, tokenizer, &mut std::io::sink()),
         false => trial::run(arguments, tokenizer, &mut std::io::stdout().lock()),
