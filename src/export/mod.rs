@@ -7,6 +7,9 @@
 mod config;
 pub mod lower;
 mod method;
+pub mod model;
+#[cfg(test)]
+pub(crate) mod testing;
 mod weights;
 
 pub use config::{Llama3Scaling, ModelConfig, Rope, RopeScaling};
