@@ -12,6 +12,7 @@ pub mod portable;
 mod symbols;
 #[cfg(test)]
 mod tests;
+pub mod xnnpack;
 
 pub use assets::Assets;
 pub use error::LowerError;
