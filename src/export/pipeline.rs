@@ -127,7 +127,7 @@ fn rewrite(recipe: &Recipe, options: &Options, graphs: &mut [Graph], progress: &
 fn lower_one(backend: Backend, graph: &Graph, assets: &mut Assets) -> Result<ExecutionPlan> {
     match backend {
         Backend::Portable => Ok(lower::portable::lower(graph, assets)?),
-        Backend::Xnnpack => Ok(lower::portable::lower(graph, assets)?),
+        Backend::Xnnpack => Ok(lower::xnnpack::lower(graph, assets)?),
         Backend::Qnn => Err(Error::new(Status::NotSupported, "not wired")),
     }
 }
@@ -142,7 +142,7 @@ fn written(path: &Path, program: &Program) -> Result<Written> {
     let mut parts = vec![
         ("constants of operators".to_owned(), total(&mut program.constants.iter().map(|blob| blob.len()))),
         ("weights of delegates".to_owned(), total(&mut program.named_data.values().map(|blob| blob.len()))),
-        ("delegates".to_owned(), total(&mut delegates.map(|delegate| delegate.data.len()))),
+        ("delegates".to_owned(), total(&mut delegates.map(|delegate| delegate.processed.len()))),
     ];
     let known: u64 = parts.iter().map(|(_, bytes)| bytes).sum();
     parts.push(("plans and padding".to_owned(), bytes.saturating_sub(known)));
