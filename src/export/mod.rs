@@ -4,8 +4,10 @@
 //! quantization → lowering (QNN context binaries, XNNPACK delegates, or operators) → [`Program`](crate::pte::Program).
 //! Rooms meet in the graph only; encodings found by calibration go from one graph to another by the names of values.
 
+pub mod checkpoint;
 mod config;
 mod method;
+pub mod scratch;
 mod weights;
 
 pub use config::{Llama3Scaling, ModelConfig, Rope, RopeScaling};
