@@ -5,6 +5,7 @@
 //! Rooms meet in the graph only; encodings found by calibration go from one graph to another by the names of values.
 
 mod clock;
+pub mod checkpoint;
 mod config;
 pub mod lower;
 mod method;
@@ -18,6 +19,7 @@ pub mod model;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tokens;
+pub mod scratch;
 mod weights;
 
 pub use config::{Llama3Scaling, ModelConfig, Rope, RopeScaling};
