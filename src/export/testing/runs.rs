@@ -1,11 +1,10 @@
 //! Runs of a model's graphs over a text, as a runner makes them.
 
-use crate::engine::{CompileOptions, Compiled, InputView, Instance, WeightCache};
+use crate::engine::{InputView, Instance, Resources};
 use crate::graph::Graph;
 use crate::graph::interpret::{Interpreter, Tensor};
-use crate::kernels::{KernelSet, ThreadPool};
 use crate::tensor::DType;
-use std::sync::Arc;
+use std::num::NonZeroUsize;
 
 /// Runs of `graph` in the reference interpreter.
 pub(crate) fn interpreted(graph: &Graph) -> impl FnMut(&[Tensor]) -> Vec<Tensor> {
@@ -13,11 +12,10 @@ pub(crate) fn interpreted(graph: &Graph) -> impl FnMut(&[Tensor]) -> Vec<Tensor>
     move |inputs| interpreter.run(inputs).expect("inputs that fit")
 }
 
-/// Runs of `graph`, as it is, on the engine.
+/// Runs of `graph` on the engine, which fuses what it can.
 pub(crate) fn compiled(graph: &Graph) -> impl FnMut(&[Tensor]) -> Vec<Tensor> + use<> {
-    let (kernels, pool, weights) = (KernelSet::best(), Arc::new(ThreadPool::new(1)), WeightCache::new());
-    let compiled = Compiled::new(graph.clone(), kernels, pool, &weights, &CompileOptions::default());
-    let mut instance = Instance::new(compiled.expect("a graph for the engine")).expect("little memory");
+    let compiled = Resources::new(NonZeroUsize::new(1)).compile(graph.clone()).expect("a graph for the engine");
+    let mut instance = Instance::new(compiled).expect("little memory");
     move |inputs| {
         let bytes: Vec<_> = inputs.iter().map(Tensor::to_bytes).collect();
         let views: Vec<_> =

@@ -5,7 +5,7 @@ use super::super::ModelError;
 use super::*;
 
 fn refused(config: &ModelConfig, weights: &RandomWeights, spec: &MethodSpec) -> ModelError {
-    let error = build(config, weights, spec).err().expect("a refusal");
+    let error = build(config, weights, spec).expect_err("a refusal");
     error.find::<ModelError>().unwrap_or_else(|| panic!("another error: {error}")).clone()
 }
 

@@ -31,12 +31,10 @@ fn the_engine_runs_every_shape_with_weights_of_every_type() {
         for dtype in [DType::F32, DType::F16, DType::BF16] {
             let weights = RandomWeights::new(&config, dtype, extras);
             for spec in all_specs() {
-                let mut graph = graph(&config, &weights, &spec);
+                let graph = graph(&config, &weights, &spec);
                 let need = logits(&graph, interpreted(&graph));
                 let what = format!("{} {dtype} {spec:?}", config.architecture);
                 assert_close(&logits(&graph, compiled(&graph)), &need, &what);
-                passes::standard().run(&mut graph, None, &mut |_, _| Ok(())).unwrap();
-                assert_close(&logits(&graph, compiled(&graph)), &need, &format!("{what}, optimized"));
             }
         }
     }
