@@ -36,7 +36,6 @@ mod rope;
 mod tests;
 
 pub use error::ModelError;
-pub use rope::{RopeTable, rope_tables};
 
 use super::{MethodSpec, ModelConfig, WeightSource};
 use crate::error::Result;
