@@ -5,6 +5,7 @@
 //! Rooms meet in the graph only; encodings found by calibration go from one graph to another by the names of values.
 
 mod config;
+pub mod emit;
 pub mod lower;
 mod method;
 pub mod model;
