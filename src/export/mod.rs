@@ -7,6 +7,7 @@
 mod clock;
 pub mod checkpoint;
 mod config;
+pub mod emit;
 pub mod lower;
 mod method;
 pub mod options;
