@@ -7,6 +7,7 @@
 mod config;
 mod method;
 pub mod model;
+pub mod quantize;
 #[cfg(test)]
 pub(crate) mod testing;
 mod weights;
