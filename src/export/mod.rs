@@ -17,6 +17,7 @@ mod recipe;
 pub mod report;
 pub mod resources;
 pub mod model;
+pub mod quantize;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tokens;
