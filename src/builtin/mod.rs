@@ -4,8 +4,8 @@ pub mod default_model;
 
 use crate::base::env;
 use crate::engine::Resources;
-use crate::log_info;
 use crate::error::{Context, Error, Result, Status};
+use crate::log_info;
 use crate::ops::{self, GraphCompiler};
 use crate::pte::{FlatTensor, Program};
 use crate::qnn::{LibraryOptions, QnnBackend, QnnOptions};

@@ -4,24 +4,25 @@
 //! quantization → lowering (QNN context binaries, XNNPACK delegates, or operators) → [`Program`](crate::pte::Program).
 //! Rooms meet in the graph only; encodings found by calibration go from one graph to another by the names of values.
 
-mod clock;
 pub mod checkpoint;
+mod clock;
 mod config;
+mod continuation;
 pub mod emit;
 pub mod lower;
 mod method;
+pub mod model;
 pub mod options;
 mod pipeline;
 pub mod progress;
-mod recipe;
+pub mod quantize;
 pub mod report;
 pub mod resources;
-pub mod model;
-pub mod quantize;
+mod schedule;
+pub mod scratch;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tokens;
-pub mod scratch;
 mod weights;
 
 pub use config::{Llama3Scaling, ModelConfig, Rope, RopeScaling};

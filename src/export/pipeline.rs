@@ -3,24 +3,40 @@
 use super::checkpoint::{Checkpoint, Format, Source};
 use super::clock::Clock;
 use super::lower::{self, Assets};
-use super::options::{Backend, Choice, Mode, Options};
+use super::options::{self, Backend, Choice, Mode, Options};
 use super::progress::{Progress, Stage};
-use super::recipe::Recipe;
+use super::quantize::Calibration;
 use super::report::{Method, Report, Written};
 use super::resources::{self, Have, Need};
-use super::tokens;
-use super::{MethodSpec, model};
+use super::schedule::{self, Material};
+use super::scratch::Scratch;
+use super::{MethodSpec, continuation, emit, model, tokens};
+use crate::base::storage::Blob;
 use crate::error::{Context, Error, Result, Status};
 use crate::graph::Graph;
+use crate::passes::PassManager;
 use crate::pte::{ExecutionPlan, Program};
+use crate::tensor::DType;
+use crate::tokenizer::Tokenizer;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// The names of the passes that an export with these options runs, in their order.
+/// Most tokens that calibration reads at once: its reference interpreter keeps a mask and scores of that size squared.
+const MAX_WINDOW: usize = 128;
+
+/// Constants up to this many bytes stay in memory.
+const SMALL: usize = 4096;
+
+/// The names of the passes that an export of this model runs, in their order.
 ///
 /// # Errors
-/// [`PassError`](crate::passes::PassError) for a pass that does not exist, or that another one cannot do without.
+/// [`PassError`](crate::passes::PassError) for a pass that does not exist, or that another one cannot do without; those
+/// of opening the checkpoint.
 pub fn passes(options: &Options) -> Result<Vec<&'static str>> {
-    Ok(Recipe::of(options)?.names())
+    options.check()?;
+    let checkpoint = open(options, None)?;
+    let material = Material::new(schedule::recipe(options, checkpoint.config())?);
+    Ok(schedule::all(options, &material)?.names())
 }
 
 /// Exports. Nothing is left behind that is not whole.
@@ -31,33 +47,39 @@ pub fn passes(options: &Options) -> Result<Vec<&'static str>> {
 /// tokenizer, the calibration, the passes and the lowering; `AccessFailed` when a file cannot be written.
 pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Report> {
     options.check()?;
-    let recipe = Recipe::of(options)?;
     let mut clock = Clock::new(progress);
     let mut report = Report::default();
 
     clock.begin(Stage::Open, 0);
     let folder = folder(&options.output)?;
-    let checkpoint = Checkpoint::open(&Source {
-        checkpoint: options.checkpoint.clone(),
-        params: options.params.clone(),
-        scratch: Some(folder.clone()),
-    })?;
-    options.check_model(checkpoint.config())?;
+    let checkpoint = open(options, Some(&folder))?;
+    let config = checkpoint.config();
     let tokenizer = tokens::Found::of(options, &checkpoint)?;
     let widened = if checkpoint.format() == Format::Gguf { 4 * checkpoint.totals().parameters } else { 0 };
-    Have::at(&folder).check(Need::of(options, checkpoint.config(), widened), &folder)?;
+    Have::at(&folder).check(Need::of(options, config, widened), &folder)?;
     report.facts = facts(options, &checkpoint);
     report.tokenizer = tokenizer.as_ref().map(|found| found.path.clone());
+    let mut material = Material::new(schedule::recipe(options, config)?);
+    report.passes = schedule::all(options, &material)?.names();
+
+    if schedule::needs_calibration(options) {
+        let tokenizer = tokenizer.as_ref().map(|found| &*found.tokenizer);
+        material.calibration = Arc::new(calibrate(options, &checkpoint, tokenizer, &mut clock)?);
+    }
+    let scratch = Scratch::new(&folder)?;
+    material.keep = Arc::new(move |bytes| match bytes.len() {
+        0..=SMALL => Ok(Blob::from_vec(bytes)),
+        _ => scratch.append(&bytes),
+    });
 
     let specs = options.methods();
     clock.begin(Stage::Build, specs.len());
     let mut graphs = Vec::with_capacity(specs.len());
     for spec in &specs {
-        graphs.push(model::build(checkpoint.config(), &checkpoint, spec)?);
+        graphs.push(model::build(config, &checkpoint, spec)?);
         clock.step();
     }
-    report.passes = recipe.names();
-    rewrite(&recipe, options, &mut graphs, &mut clock)?;
+    rewrite(&schedule::all(options, &material)?, options, &mut graphs, &mut clock)?;
     if options.passes.stop_after.is_some() {
         report.timings = clock.stop();
         return Ok(report);
@@ -65,30 +87,68 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Report> {
 
     clock.begin(Stage::Lower, graphs.len());
     let mut assets = Assets::default();
-    let mut plans = Vec::with_capacity(graphs.len());
-    for graph in &graphs {
-        let plan = lower_one(options.backend, graph, &mut assets).with_context(|| format!("method {}", graph.name))?;
-        report.methods.push(Method {
-            name: graph.name.clone(),
-            nodes: graph.nodes.len(),
-            delegates: plan.delegates.len(),
-        });
-        plans.push(plan);
-        clock.step();
-    }
+    let plans = lower(options, &graphs, &mut assets, &mut clock)?;
+    report.methods = methods(&graphs, &plans);
+    let metadata = match options.mode {
+        Mode::Dynamic => emit::dynamic_metadata(config, &specs[0]),
+        _ => emit::static_metadata(config, &specs.iter().zip(&graphs).collect::<Vec<_>>()),
+    };
     drop(graphs);
 
     clock.begin(Stage::Save, 0);
-    let program = assets.into_program(plans);
+    let program = emit::assemble(assets, plans, metadata);
     program.save(&options.output)?;
-    report.beside = match &tokenizer {
-        Some(found) => found.save()?,
-        None => Vec::new(),
-    };
+    if let Some(found) = &tokenizer {
+        report.beside = found.save()?;
+    }
     report.output = Some(written(&options.output, &program)?);
     report.peak_memory = resources::peak_memory();
     report.timings = clock.stop();
     Ok(report)
+}
+
+fn open(options: &Options, scratch: Option<&Path>) -> Result<Checkpoint> {
+    let (checkpoint, params) = (options.checkpoint.clone(), options.params.clone());
+    let checkpoint = Checkpoint::open(&Source { checkpoint, params, scratch: scratch.map(Path::to_owned) })?;
+    options.check_model(checkpoint.config())?;
+    Ok(checkpoint)
+}
+
+/// Runs the model in float on the calibration tokens.
+fn calibrate(
+    options: &Options,
+    checkpoint: &Checkpoint,
+    tokenizer: Option<&dyn Tokenizer>,
+    progress: &mut dyn Progress,
+) -> Result<Calibration> {
+    let config = checkpoint.config();
+    let context = options.lengths.context();
+    let mut text = tokens::calibration(options, tokenizer)?;
+    text.truncate(context.max(MAX_WINDOW));
+    let window = context.min(MAX_WINDOW);
+    if matches!(options.calibration, options::Calibration::Prompt(_)) {
+        progress.begin(Stage::Calibrate, 0);
+        text = continuation::extend((config, checkpoint), text, window)?;
+    }
+    let window = window.min(text.len());
+    let spec = MethodSpec::Static {
+        name: "calibration".into(),
+        ar: window,
+        context: window,
+        layout: options.kv_layout,
+        tokens: DType::I64,
+    };
+    let mut graph = model::build(config, checkpoint, &spec)?;
+    schedule::float(options)?.run(&mut graph, None, &mut |_, _| Ok(()))?;
+    let mut begun = false;
+    Calibration::run(&graph, &text, &mut |done, all| {
+        if !std::mem::replace(&mut begun, true) {
+            progress.begin(Stage::Calibrate, all);
+        } else if done > 0 {
+            progress.step();
+        }
+        Ok(())
+    })
 }
 
 /// The folder of the output, made where it is not there.
@@ -107,15 +167,13 @@ fn folder(output: &Path) -> Result<PathBuf> {
 }
 
 /// Runs the passes on every graph and shows each where that was asked for.
-fn rewrite(recipe: &Recipe, options: &Options, graphs: &mut [Graph], progress: &mut dyn Progress) -> Result<()> {
+fn rewrite(passes: &PassManager, options: &Options, graphs: &mut [Graph], progress: &mut dyn Progress) -> Result<()> {
     let choices = &options.passes;
-    let shown = choices.dump_after.iter().chain(&choices.stop_after);
-    let shown: Vec<&str> = shown.map(String::as_str).collect();
-    progress.begin(Stage::Rewrite, graphs.len() * recipe.float.names().len());
+    progress.begin(Stage::Rewrite, graphs.len() * passes.names().len());
     for graph in graphs {
-        recipe.float.run(graph, choices.stop_after.as_deref(), &mut |pass, graph| {
+        passes.run(graph, choices.stop_after.as_deref(), &mut |pass, graph| {
             progress.step();
-            if shown.contains(&pass) {
+            if choices.dump_after.iter().chain(&choices.stop_after).any(|name| name == pass) {
                 progress.graph(pass, graph);
             }
             Ok(())
@@ -124,19 +182,40 @@ fn rewrite(recipe: &Recipe, options: &Options, graphs: &mut [Graph], progress: &
     Ok(())
 }
 
-fn lower_one(backend: Backend, graph: &Graph, assets: &mut Assets) -> Result<ExecutionPlan> {
-    match backend {
-        Backend::Portable => Ok(lower::portable::lower(graph, assets)?),
-        Backend::Xnnpack => Ok(lower::xnnpack::lower(graph, assets)?),
-        Backend::Qnn => Err(Error::new(Status::NotSupported, "not wired")),
+/// The graphs as methods.
+fn lower(
+    options: &Options,
+    graphs: &[Graph],
+    assets: &mut Assets,
+    progress: &mut dyn Progress,
+) -> Result<Vec<ExecutionPlan>> {
+    let mut plans = Vec::with_capacity(graphs.len());
+    for graph in graphs {
+        let plan = match options.backend {
+            Backend::Portable => lower::portable::lower(graph, assets),
+            Backend::Xnnpack => lower::xnnpack::lower(graph, assets),
+            Backend::Qnn => return Err(Error::new(Status::NotSupported, "not wired")),
+        };
+        plans.push(plan.with_context(|| format!("method {}", graph.name))?);
+        progress.step();
     }
+    Ok(plans)
+}
+
+fn methods(graphs: &[Graph], plans: &[ExecutionPlan]) -> Vec<Method> {
+    let method = |(graph, plan): (&Graph, &ExecutionPlan)| Method {
+        name: graph.name.clone(),
+        nodes: graph.nodes.len(),
+        delegates: plan.delegates.len(),
+    };
+    graphs.iter().zip(plans).map(method).collect()
 }
 
 /// What was written, by its parts.
 fn written(path: &Path, program: &Program) -> Result<Written> {
-    let bytes = std::fs::metadata(path).map(|of| of.len()).map_err(|error| {
-        Error::new(Status::AccessFailed, format!("cannot look at {}: {error}", path.display()))
-    })?;
+    let bytes = std::fs::metadata(path)
+        .map(|of| of.len())
+        .map_err(|error| Error::new(Status::AccessFailed, format!("cannot look at {}: {error}", path.display())))?;
     let total = |blobs: &mut dyn Iterator<Item = usize>| blobs.map(|len| len as u64).sum::<u64>();
     let delegates = program.plans.iter().flat_map(|plan| &plan.delegates);
     let mut parts = vec![

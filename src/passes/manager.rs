@@ -69,6 +69,12 @@ impl PassManager {
         Ok(manager)
     }
 
+    /// # Errors
+    /// [`PassError::Unknown`] when no pass has this name.
+    pub fn check(&self, name: &str) -> Result<(), PassError> {
+        self.find(name).map(|_| ())
+    }
+
     /// The order.
     pub fn names(&self) -> Vec<&'static str> {
         self.passes.iter().map(|pass| pass.name()).collect()

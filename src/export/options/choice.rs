@@ -120,6 +120,52 @@ impl Choice for KvBits {
     }
 }
 
+/// How the range that codes of activations must cover is found from what calibration saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Observer {
+    /// Everything that was seen.
+    MinMax,
+    /// All but the outermost elements.
+    Percentile,
+    /// The least squared error of rounding.
+    Mse,
+}
+
+impl Choice for Observer {
+    const ALL: &'static [Self] = &[Self::MinMax, Self::Percentile, Self::Mse];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::MinMax => "minmax",
+            Self::Percentile => "percentile",
+            Self::Mse => "mse",
+        }
+    }
+}
+
+/// How scales of weights are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WeightScales {
+    /// The largest magnitude gets the largest code.
+    AbsMax,
+    /// The least squared error.
+    Search,
+    /// The least squared error of the layer's results on the calibration text, with error feedback (GPTQ).
+    Feedback,
+}
+
+impl Choice for WeightScales {
+    const ALL: &'static [Self] = &[Self::AbsMax, Self::Search, Self::Feedback];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::AbsMax => "absmax",
+            Self::Search => "search",
+            Self::Feedback => "feedback",
+        }
+    }
+}
+
 impl Choice for KvLayout {
     const ALL: &'static [Self] = &[Self::PerLayer, Self::PerHead];
 
@@ -146,6 +192,8 @@ mod tests {
         assert_eq!(names::<Ptq>(), ["16a4w", "16a8w", "8a8w", "8da4w", "none"]);
         assert_eq!(names::<KvBits>(), ["8", "16", "32"]);
         assert_eq!(names::<KvLayout>(), ["per_layer", "per_head"]);
+        assert_eq!(names::<Observer>(), ["minmax", "percentile", "mse"]);
+        assert_eq!(names::<WeightScales>(), ["absmax", "search", "feedback"]);
         assert!(Ptq::ALL.iter().all(|&ptq| Ptq::from_name(ptq.name()) == Some(ptq)));
         assert_eq!(Mode::from_name("KV"), None);
     }

@@ -5,7 +5,7 @@ mod error;
 #[cfg(test)]
 mod tests;
 
-pub use choice::{Backend, Choice, KvBits, Mode, Ptq};
+pub use choice::{Backend, Choice, KvBits, Mode, Observer, Ptq, WeightScales};
 pub use error::OptionsError;
 
 use super::{KvLayout, MethodSpec, ModelConfig};
@@ -49,6 +49,10 @@ pub struct Options {
     pub ptq: Ptq,
     /// Elements of a weight row that share a scale. `None`: 32 with [`Ptq::Dynamic8W4`], else the whole row.
     pub group_size: Option<usize>,
+    /// How ranges of activations are found.
+    pub observer: Observer,
+    /// How scales of weights are found.
+    pub weight_scales: WeightScales,
     /// Token embedding as an operator on the CPU over few bits.
     pub embedding: Option<EmbeddingQuantization>,
     /// What activations are observed on.
@@ -82,7 +86,7 @@ impl Lengths {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EmbeddingQuantization {
     /// 2, 4 or 8.
-    pub bits: u32,
+    pub bits: u8,
     /// Elements of a row that share a scale; 0: all.
     pub group: usize,
 }
@@ -159,6 +163,8 @@ impl Options {
                 Backend::Portable => Ptq::None,
             },
             group_size: None,
+            observer: Observer::MinMax,
+            weight_scales: WeightScales::Search,
             embedding: None,
             calibration: Calibration::Prompt("Once upon a time".into()),
             qnn: QnnTarget { soc_model: "SM8650".into(), num_sharding: 1, weight_sharing: false, lib_dir: None },

@@ -3,8 +3,8 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use llama_runner::export::KvLayout;
 use llama_runner::export::options::{
-    Backend, Calibration, Choice, EmbeddingQuantization, KvBits, Lengths, Mode, Options, OptionsError, PassChoices,
-    Ptq, QnnTarget,
+    Backend, Calibration, Choice, EmbeddingQuantization, KvBits, Lengths, Mode, Observer, Options, OptionsError,
+    PassChoices, Ptq, QnnTarget, WeightScales,
 };
 use llama_runner::runner::LookaheadConfig;
 use llama_runner::{Error, Result, Status};
@@ -73,6 +73,12 @@ pub struct Arguments {
     /// Elements of a weight row that share a scale [default: 32 with 8da4w, else the row]
     #[arg(long, value_name = "N", help_heading = "Quantization")]
     group_size: Option<usize>,
+    /// How ranges of activations are found.
+    #[arg(long, value_parser = choice::<Observer>(), default_value = "minmax", help_heading = "Quantization")]
+    observer: Observer,
+    /// How scales of weights are found.
+    #[arg(long, value_parser = choice::<WeightScales>(), default_value = "search", help_heading = "Quantization")]
+    weight_scales: WeightScales,
     /// Token embedding on the CPU in so many bits and groups of so many elements, as in 4,32.
     #[arg(short = 'E', long = "embedding-quantize", value_name = "BITS,GROUP",
           value_parser = embedding, help_heading = "Quantization")]
@@ -176,6 +182,8 @@ impl Arguments {
         options.custom_sdpa &= !self.no_custom_sdpa;
         options.ptq = self.ptq.unwrap_or(options.ptq);
         options.group_size = self.group_size;
+        options.observer = self.observer;
+        options.weight_scales = self.weight_scales;
         options.embedding = self.embedding;
         options.calibration = match (&self.calibration_text, &self.calibration_tokens) {
             (Some(text), _) => Calibration::TextFile(text.clone()),

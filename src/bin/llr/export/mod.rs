@@ -28,9 +28,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let report = export(arguments, &options)?;
     if let Some(path) = &arguments.report {
-        std::fs::write(path, report.to_html()).map_err(|error| {
-            Error::new(Status::AccessFailed, format!("cannot write {}: {error}", path.display()))
-        })?;
+        std::fs::write(path, report.to_html())
+            .map_err(|error| Error::new(Status::AccessFailed, format!("cannot write {}: {error}", path.display())))?;
     }
     if !arguments.json && !arguments.quiet {
         print(&summary(&report))?;
@@ -44,8 +43,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 fn export(arguments: &Arguments, options: &Options) -> Result<Report> {
     // With --json stdout is for the one object alone.
-    let graphs: Box<dyn Write> =
-        if arguments.json { Box::new(std::io::stderr()) } else { Box::new(std::io::stdout()) };
+    let graphs: Box<dyn Write> = if arguments.json { Box::new(std::io::stderr()) } else { Box::new(std::io::stdout()) };
     export::run(options, &mut Bars::new(arguments.quiet || arguments.json, graphs))
 }
 
@@ -65,9 +63,9 @@ fn finish(arguments: &Arguments, report: Option<&Report>, answers: Vec<Answer>) 
         return Ok(());
     }
     let mut value = report.map_or_else(|| json!({}), Report::to_json);
-    let answers = answers.into_iter().map(|Answer { prompt, text, tokens }| {
-        json!({ "prompt": prompt, "text": text, "tokens": tokens })
-    });
+    let answers = answers
+        .into_iter()
+        .map(|Answer { prompt, text, tokens }| json!({ "prompt": prompt, "text": text, "tokens": tokens }));
     value["answers"] = Value::Array(answers.collect());
     print(&format!("{value:#}\n"))
 }

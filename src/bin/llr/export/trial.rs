@@ -56,7 +56,8 @@ fn turn(runner: &mut Runner, prompt: &str, config: &GenerationConfig, sink: &mut
     let mut echo = Some(prompt);
     let made = runner.generate(Prompt::Text(prompt), config, &mut |event| {
         let prompt = echo.take().unwrap_or_default();
-        written = sink.write_all(prompt.as_bytes()).and_then(|()| sink.write_all(event.piece)).and_then(|()| sink.flush());
+        written =
+            sink.write_all(prompt.as_bytes()).and_then(|()| sink.write_all(event.piece)).and_then(|()| sink.flush());
         bytes.extend_from_slice(event.piece);
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });

@@ -1,0 +1,144 @@
+//! Which passes an export runs, and when: the list follows from backend, mode and quantization, the order from what
+//! each pass declares.
+
+use super::ModelConfig;
+use super::options::{Backend, Choice, KvBits, Mode, Observer, Options, WeightScales};
+use super::quantize::passes::{
+    Annotate, InsertRequantize, Keep, MomentsOf, QuantizeEmbedding, QuantizeKvIo, QuantizeLinear, QuantizeScalars,
+    in_memory,
+};
+use super::quantize::{Calibration, EmbeddingFormat, QuantizeError, RangeMethod, Recipe, ScaleMethod, WeightFormat};
+use crate::error::Result;
+use crate::passes::{self, ConstantFold, DeadCode, Pass, PassError, PassManager, Simplify};
+use std::sync::Arc;
+
+/// The share of elements at each end that the percentile observer leaves out.
+const PERCENTILE: f64 = 1e-4;
+
+/// What the passes work with.
+#[derive(Clone)]
+pub(super) struct Material {
+    pub recipe: Recipe,
+    pub calibration: Arc<Calibration>,
+    /// What is known of the operands of linear layers.
+    pub moments: Option<Arc<MomentsOf>>,
+    /// Where new constants go.
+    pub keep: Keep,
+}
+
+impl Material {
+    /// Before calibration: enough to know the passes, not to run those that quantize activations.
+    pub fn new(recipe: Recipe) -> Self {
+        Self { recipe, calibration: Arc::default(), moments: None, keep: in_memory() }
+    }
+
+    fn format(&self, bits: u8, block: usize) -> QuantizeEmbedding {
+        let Self { recipe, keep, .. } = self;
+        let (format, scales) = (WeightFormat::embedding(bits, block), recipe.scales);
+        QuantizeEmbedding { format, scales, keep: keep.clone() }
+    }
+}
+
+/// How the model is to be quantized.
+///
+/// # Errors
+/// A recipe that does not exist.
+pub(super) fn recipe(options: &Options, config: &ModelConfig) -> Result<Recipe, QuantizeError> {
+    let mut recipe = Recipe::named(options.ptq.name(), config)?;
+    recipe.kv_bits = match options.kv_bits {
+        KvBits::B8 => 8,
+        KvBits::B16 => 16,
+        KvBits::B32 => 32,
+    };
+    if let (Some(block), Some(linear)) = (options.weight_group(), &mut recipe.linear) {
+        linear.block = Some(block);
+    }
+    if let Some(of) = options.embedding {
+        let block = if of.group == 0 { config.dim } else { of.group };
+        recipe.embedding = EmbeddingFormat::Blockwise { bits: of.bits, block };
+    }
+    recipe.range = match options.observer {
+        Observer::MinMax => RangeMethod::MinMax,
+        Observer::Percentile => RangeMethod::Percentile(PERCENTILE),
+        Observer::Mse => RangeMethod::Mse,
+    };
+    recipe.scales = match options.weight_scales {
+        WeightScales::AbsMax => ScaleMethod::AbsMax,
+        WeightScales::Search | WeightScales::Feedback => ScaleMethod::Search,
+    };
+    Ok(recipe)
+}
+
+/// The passes in float, which the graph for calibration goes through as well.
+///
+/// # Errors
+/// [`PassError`] for a pass that another one cannot do without.
+pub(super) fn float(options: &Options) -> Result<PassManager, PassError> {
+    let manager = PassManager::new(decompositions(options))?;
+    let disabled: Vec<&str> = options.passes.disable.iter().map(String::as_str).collect();
+    let disabled: Vec<&str> = disabled.into_iter().filter(|name| manager.check(name).is_ok()).collect();
+    manager.without(&disabled)
+}
+
+/// All passes of the graphs that are exported.
+///
+/// # Errors
+/// [`PassError`] for a pass that does not exist, or that another one cannot do without.
+pub(super) fn all(options: &Options, material: &Material) -> Result<PassManager, PassError> {
+    let Material { recipe, calibration, moments, keep } = material;
+    let mut list = decompositions(options);
+    if let EmbeddingFormat::Blockwise { bits, block } = recipe.embedding {
+        list.push(Box::new(material.format(bits, block)));
+    }
+    if recipe.linear.is_some() {
+        let (recipe, keep, moments) = (recipe.clone(), keep.clone(), moments.clone());
+        list.push(Box::new(QuantizeLinear { recipe, keep, moments }));
+    }
+    let (recipe, calibration) = (recipe.clone(), Arc::clone(calibration));
+    if options.backend == Backend::Qnn {
+        list.push(Box::new(InsertRequantize::new(&recipe)));
+        list.push(Box::new(Annotate { recipe, calibration, keep: keep.clone() }));
+        list.push(Box::new(QuantizeScalars { keep: keep.clone() }));
+    } else if recipe.kv_bits != 32 {
+        list.push(Box::new(QuantizeKvIo { recipe, calibration }));
+    }
+    list.push(Box::new(DeadCode));
+    chosen(options, list)
+}
+
+/// Those of `list` and of the optional passes that the options leave.
+fn chosen(options: &Options, mut list: Vec<Box<dyn Pass>>) -> Result<PassManager, PassError> {
+    let choices = &options.passes;
+    let mut left_out: Vec<&str> = choices.disable.iter().map(String::as_str).collect();
+    let optional: [Box<dyn Pass>; 2] = [Box::new(ConstantFold), Box::new(Simplify::FUSED)];
+    for pass in optional {
+        if list.iter().any(|usual| usual.name() == pass.name()) {
+            continue;
+        }
+        if !choices.enable.iter().any(|name| name == pass.name()) {
+            left_out.push(pass.name());
+        }
+        list.push(pass);
+    }
+    let manager = PassManager::new(list)?;
+    let named = choices.enable.iter().chain(&choices.dump_after).chain(&choices.stop_after);
+    named.map(String::as_str).try_for_each(|name| manager.check(name))?;
+    manager.without(&left_out)
+}
+
+/// Whether ranges of activations are needed.
+pub(super) fn needs_calibration(options: &Options) -> bool {
+    options.backend == Backend::Qnn || options.kv_bits != KvBits::B32
+}
+
+/// The portable operators and XNNPACK know plain operations only, but for attention over a cache as one operator.
+fn decompositions(options: &Options) -> Vec<Box<dyn Pass>> {
+    let mut list: Vec<Box<dyn Pass>> = passes::export_decompositions();
+    if options.mode == Mode::Dynamic && options.custom_sdpa {
+        list.retain(|pass| pass.name() != "decompose-attention");
+    }
+    if options.backend != Backend::Qnn {
+        list.push(Box::new(Simplify::FUSED));
+    }
+    list
+}
