@@ -2,12 +2,14 @@
 //! each pass declares.
 
 use super::ModelConfig;
-use super::options::{Backend, Choice, KvBits, Mode, Observer, Options, WeightScales};
+use super::options::{Backend, Choice, KvBits, Mode, Observer, Options, Ptq, WeightScales};
 use super::quantize::passes::{
     Annotate, InsertRequantize, Keep, MomentsOf, QuantizeEmbedding, QuantizeKvIo, QuantizeLinear, QuantizeScalars,
     in_memory,
 };
-use super::quantize::{Calibration, EmbeddingFormat, QuantizeError, RangeMethod, Recipe, ScaleMethod, WeightFormat};
+use super::quantize::{
+    Calibration, EmbeddingFormat, LinearRule, QuantizeError, RangeMethod, Recipe, ScaleMethod, WeightFormat,
+};
 use crate::error::Result;
 use crate::passes::{self, ConstantFold, DeadCode, Pass, PassError, PassManager, Simplify};
 use std::sync::Arc;
@@ -52,6 +54,11 @@ pub(super) fn recipe(options: &Options, config: &ModelConfig) -> Result<Recipe, 
     };
     if let (Some(block), Some(linear)) = (options.weight_group(), &mut recipe.linear) {
         linear.block = Some(block);
+        if options.ptq == Ptq::Dynamic8W4 {
+            let rows = WeightFormat::per_channel(8);
+            let odd = indivisible(config, block).into_iter().flatten();
+            recipe.rules.extend(odd.map(|part| LinearRule::everywhere(part, rows)));
+        }
     }
     if let Some(of) = options.embedding {
         let block = if of.group == 0 { config.dim } else { of.group };
@@ -67,6 +74,13 @@ pub(super) fn recipe(options: &Options, config: &ModelConfig) -> Result<Recipe, 
         WeightScales::Search | WeightScales::Feedback => ScaleMethod::Search,
     };
     Ok(recipe)
+}
+
+/// The parts of a layer whose rows no whole number of groups makes. Upstream leaves them in float.
+pub(super) fn indivisible(config: &ModelConfig, group: usize) -> [Option<&'static str>; 2] {
+    let ModelConfig { hidden, heads, head_dim, .. } = *config;
+    [(heads * head_dim, "attention.output"), (hidden, "feed_forward.down")]
+        .map(|(width, part)| (!width.is_multiple_of(group)).then_some(part))
 }
 
 /// The passes in float, which the graph for calibration goes through as well.

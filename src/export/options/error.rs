@@ -51,6 +51,8 @@ pub enum OptionsError {
     EmbeddingGroup { group: usize, dim: usize },
     #[error("group_size {group} is below 2")]
     GroupSize { group: usize },
+    #[error("group_size {group} does not go with ptq 8da4w: XNNPACK takes multiples of 32")]
+    GroupOfXnnpack { group: usize },
     #[error("group_size does not go with ptq {}: only 4-bit weights have blocks", .ptq.name())]
     GroupWithoutBlocks { ptq: Ptq },
     #[error("group_size {group} does not divide the model's {of} of {width}")]

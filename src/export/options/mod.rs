@@ -181,6 +181,9 @@ impl Options {
         self.check_lengths()?;
         match self.group_size {
             Some(group) if group < 2 => Err(OptionsError::GroupSize { group }),
+            Some(group) if self.ptq == Ptq::Dynamic8W4 && !group.is_multiple_of(32) => {
+                Err(OptionsError::GroupOfXnnpack { group })
+            }
             Some(_) if !matches!(self.ptq, Ptq::A16W4 | Ptq::Dynamic8W4) => {
                 Err(OptionsError::GroupWithoutBlocks { ptq: self.ptq })
             }
@@ -273,10 +276,11 @@ impl Options {
             return Err(OptionsError::EmbeddingGroup { group, dim });
         }
         if let Some(group) = self.weight_group() {
-            for (width, of) in [(dim, "dim"), (hidden, "hidden"), (heads * head_dim, "heads")] {
-                if !width.is_multiple_of(group) {
-                    return Err(OptionsError::WeightGroup { group, width, of });
-                }
+            // Of 8da4w, what groups do not divide gets 8-bit rows; all else of a layer is as wide as the model.
+            let all = [(dim, "dim"), (hidden, "hidden"), (heads * head_dim, "heads")];
+            let strict = if self.ptq == Ptq::Dynamic8W4 { &all[..1] } else { &all };
+            if let Some(&(width, of)) = strict.iter().find(|(width, _)| !width.is_multiple_of(group)) {
+                return Err(OptionsError::WeightGroup { group, width, of });
             }
         }
         Ok(())

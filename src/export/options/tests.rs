@@ -60,6 +60,11 @@ fn what_does_not_go_with_the_backend_is_refused_by_name() {
         (Qnn, |o| o.full_logits = true, "full logits are of mode dynamic; mode hybrid gives them anyway"),
         (Qnn, |o| (o.ptq, o.group_size) = (Ptq::A16W8, Some(32)), "group_size does not go with ptq 16a8w"),
         (Xnnpack, |o| o.group_size = Some(1), "group_size 1 is below 2"),
+        (
+            Xnnpack,
+            |o| o.group_size = Some(48),
+            "group_size 48 does not go with ptq 8da4w: XNNPACK takes multiples of 32",
+        ),
     ];
     for &(backend, change, want) in cases {
         let said = refusal(backend, change);
@@ -127,6 +132,11 @@ fn a_model_that_the_choices_do_not_fit_is_refused() {
     );
     assert_eq!(refusal(|o| o.group_size = Some(32)), "group_size 32 does not divide the model's hidden of 172");
     assert_eq!(options(Backend::Qnn, |_| ()).check_model(&config()), Ok(()));
+    // The hidden width is no multiple of 32, but those rows get 8 bits.
+    assert_eq!(options(Backend::Xnnpack, |_| ()).check_model(&config()), Ok(()));
+    let narrow = ModelConfig { dim: 48, ..config() };
+    let error = options(Backend::Xnnpack, |_| ()).check_model(&narrow).unwrap_err().to_string();
+    assert_eq!(error, "group_size 32 does not divide the model's dim of 48");
 }
 
 #[test]

@@ -4,8 +4,8 @@ use super::arguments::Arguments;
 use llama_runner::builtin::{self, ProgramOptions};
 use llama_runner::error::Context;
 use llama_runner::export::options::Mode;
-use llama_runner::runner::{EvalMode, GenerationConfig, Prompt, Runner, RunnerOptions};
-use llama_runner::tokenizer::{self, TokenId};
+use llama_runner::runner::{EvalMode, FinishReason, GenerationConfig, Prompt, Runner, RunnerOptions};
+use llama_runner::tokenizer::{self, Specials, TokenId};
 use llama_runner::{Error, Result, Status};
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -47,7 +47,43 @@ pub fn run(arguments: &Arguments, tokenizer: &Path, sink: &mut dyn Write) -> Res
         temperature: arguments.temperature,
         ..GenerationConfig::default()
     };
-    arguments.prompts().iter().map(|prompt| turn(&mut runner, prompt, &config, sink)).collect()
+    let answer = if arguments.mode() == Mode::Prefill { whole_contexts } else { turn };
+    arguments.prompts().iter().map(|prompt| answer(&mut runner, prompt, &config, sink)).collect()
+}
+
+/// A program that reads whole contexts makes one token a call: each call gets all the tokens so far.
+fn whole_contexts(
+    runner: &mut Runner,
+    prompt: &str,
+    config: &GenerationConfig,
+    sink: &mut dyn Write,
+) -> Result<Answer> {
+    let mut known = runner.tokenizer().encode(prompt, Specials { bos: config.num_bos, eos: 0 })?;
+    let (asked, mut text) = (known.len(), Vec::new());
+    write(sink, prompt.as_bytes())?;
+    while known.len() < config.seq_len {
+        runner.reset();
+        let mut written = Ok(());
+        let one = GenerationConfig { max_new_tokens: Some(1), ..config.clone() };
+        let made = runner.generate(Prompt::Tokens(&known), &one, &mut |event| {
+            written = write(sink, event.piece);
+            text.extend_from_slice(event.piece);
+            ControlFlow::Continue(())
+        })?;
+        written?;
+        known.extend(&made.tokens);
+        if made.finish_reason == FinishReason::Eos {
+            break;
+        }
+    }
+    write(sink, b"\n")?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    Ok(Answer { prompt: prompt.to_owned(), text, tokens: known.split_off(asked) })
+}
+
+fn write(sink: &mut dyn Write, bytes: &[u8]) -> Result<()> {
+    let written = sink.write_all(bytes).and_then(|()| sink.flush());
+    written.map_err(|error| Error::new(Status::AccessFailed, format!("cannot write the answer: {error}")))
 }
 
 fn turn(runner: &mut Runner, prompt: &str, config: &GenerationConfig, sink: &mut dyn Write) -> Result<Answer> {
@@ -56,13 +92,11 @@ fn turn(runner: &mut Runner, prompt: &str, config: &GenerationConfig, sink: &mut
     let mut echo = Some(prompt);
     let made = runner.generate(Prompt::Text(prompt), config, &mut |event| {
         let prompt = echo.take().unwrap_or_default();
-        written =
-            sink.write_all(prompt.as_bytes()).and_then(|()| sink.write_all(event.piece)).and_then(|()| sink.flush());
+        written = write(sink, prompt.as_bytes()).and_then(|()| write(sink, event.piece));
         bytes.extend_from_slice(event.piece);
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
-    let written = written.and_then(|()| sink.write_all(b"\n"));
-    written.map_err(|error| Error::new(Status::AccessFailed, format!("cannot write the answer: {error}")))?;
+    written.and_then(|()| write(sink, b"\n"))?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Ok(Answer { prompt: prompt.to_owned(), text, tokens: made?.tokens })
 }
