@@ -82,12 +82,24 @@ impl WeightSource for Stories {
     }
 }
 
-/// Recorded ids, prompt first, and how many of them are the prompt.
-fn recorded() -> (Vec<i64>, usize) {
-    let text = std::fs::read_to_string(shared("goldens/executorch/portable_s260k_fp32_kv.json")).unwrap();
-    let run: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let ids = |key: &str| run[key].as_array().unwrap().iter().map(|id| id.as_i64().unwrap()).collect::<Vec<_>>();
-    (ids("ids_step1"), ids("prompt").len())
+/// A run of ExecuTorch's own, on the same weights.
+struct Recorded {
+    /// Prompt first.
+    ids: Vec<i64>,
+    prompt: usize,
+    /// After the prompt, with six digits.
+    logits: Vec<f32>,
+}
+
+impl Recorded {
+    fn read() -> Self {
+        let text = std::fs::read_to_string(shared("goldens/executorch/portable_s260k_fp32_kv.json")).unwrap();
+        let run: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let ids = |key: &str| run[key].as_array().unwrap().iter().map(|id| id.as_i64().unwrap()).collect::<Vec<_>>();
+        let row = run["prefill_last_row_logits"]["rows"][0].as_array().unwrap();
+        let logits = row.iter().map(|x| x.as_f64().unwrap() as f32).collect();
+        Self { ids: ids("ids_step1"), prompt: ids("prompt").len(), logits }
+    }
 }
 
 fn greedy(logits: &Tensor) -> i64 {
@@ -99,7 +111,7 @@ fn greedy(logits: &Tensor) -> i64 {
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
 fn a_dynamic_method_gives_the_recorded_tokens() {
     let stories = Stories::open();
-    let (need, prompt) = recorded();
+    let Recorded { ids: need, prompt, logits: first } = Recorded::read();
     for fused in [true, false] {
         let mut spec = dynamic(128, fused);
         if let super::MethodSpec::Dynamic { full_logits, .. } = &mut spec {
@@ -112,6 +124,10 @@ fn a_dynamic_method_gives_the_recorded_tokens() {
         while ids.len() < need.len() {
             let tokens = Tensor::integers(DType::I64, &[1, ids.len() - start], &ids[start..]);
             let logits = run(&[tokens, Tensor::integers(DType::I64, &[1], [start as i64])]);
+            if start == 0 {
+                let off = logits[0].reals().unwrap().iter().zip(&first).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                assert!(off < 1e-4, "logits differ by {off}");
+            }
             start = ids.len();
             ids.push(greedy(&logits[0]));
         }
@@ -123,7 +139,7 @@ fn a_dynamic_method_gives_the_recorded_tokens() {
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
 fn static_methods_foretell_the_recorded_tokens() {
     let stories = Stories::open();
-    let (need, prompt) = recorded();
+    let Recorded { ids: need, prompt, .. } = Recorded::read();
     for (ar, layout) in [(32, KvLayout::PerLayer), (128, KvLayout::PerHead)] {
         let graph = build(&stories.config, &stories, &fixed(ar, 128, layout)).unwrap();
         let rows = super::super::super::testing::static_logits(&graph, compiled(&graph), &need[..96]);
