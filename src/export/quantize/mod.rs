@@ -17,6 +17,9 @@ mod scale;
 mod weight;
 mod window;
 
+#[cfg(test)]
+mod tests;
+
 pub use calibrate::Calibration;
 pub use encodings::{CodeType, Encodings};
 pub use error::QuantizeError;

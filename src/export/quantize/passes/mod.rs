@@ -17,10 +17,11 @@ pub use linear::QuantizeLinear;
 pub use requantize::InsertRequantize;
 pub use scalars::QuantizeScalars;
 
-use super::{Matrix, Moments, QuantizedMatrix};
+use super::{Activations, Calibration, EmbeddingFormat, Matrix, Moments, QuantizedMatrix, Recipe, WeightFormat};
 use crate::base::storage::Blob;
 use crate::error::Result;
 use crate::graph::{Graph, ValueId};
+use crate::passes::Pass;
 use std::sync::Arc;
 
 /// Takes the bytes of a new constant to where they stay: a temporary file, or memory.
@@ -40,4 +41,41 @@ fn add_codes(graph: &mut Graph, matrix: &Matrix, codes: QuantizedMatrix, keep: &
     let (dtype, data) = (codes.dtype, keep(codes.data)?);
     let shape = [matrix.rows(), matrix.columns()];
     Ok(graph.add_constant(matrix.name(), dtype, &shape, Some(quantization), data))
+}
+
+/// What quantizes a graph.
+#[derive(Clone)]
+pub struct Setup {
+    /// What gets which codes.
+    pub recipe: Recipe,
+    /// Ranges; needed for static codes, and for keys and values of fewer than 32 bits.
+    pub calibration: Arc<Calibration>,
+    /// Takes new constants.
+    pub keep: Keep,
+    /// What is known of operands, where it is.
+    pub moments: Option<Arc<MomentsOf>>,
+}
+
+/// The passes that `setup` asks for, to be run with whatever else a graph goes through: the manager orders them.
+pub fn for_setup(setup: &Setup) -> Vec<Box<dyn Pass>> {
+    let Setup { recipe, calibration, keep, moments } = setup.clone();
+    let mut passes: Vec<Box<dyn Pass>> = Vec::new();
+    let is_static = matches!(recipe.activations, Activations::Static { .. });
+    if is_static {
+        passes.push(Box::new(InsertRequantize::new(&recipe)));
+    }
+    if let EmbeddingFormat::Blockwise { bits, block } = recipe.embedding {
+        let (format, scales) = (WeightFormat::embedding(bits, block), recipe.scales);
+        passes.push(Box::new(QuantizeEmbedding { format, scales, keep: Arc::clone(&keep) }));
+    }
+    if recipe.linear.is_some() {
+        passes.push(Box::new(QuantizeLinear { recipe: recipe.clone(), keep: Arc::clone(&keep), moments }));
+    }
+    if is_static {
+        passes.push(Box::new(Annotate { recipe, calibration, keep: Arc::clone(&keep) }));
+        passes.push(Box::new(QuantizeScalars { keep }));
+    } else if recipe.kv_bits != 32 {
+        passes.push(Box::new(QuantizeKvIo { recipe, calibration }));
+    }
+    passes
 }
