@@ -3,8 +3,8 @@
 mod static_graphs;
 mod weights;
 
-use super::passes::{Setup, for_setup, in_memory};
-use super::{Calibration, Recipe};
+use super::passes::{Setup, for_setup};
+use super::{Calibration, CodeStore, Recipe};
 use crate::export::testing::{Extras, RandomWeights};
 use crate::export::{KvLayout, MethodSpec, ModelConfig, WeightSource, model};
 use crate::graph::Graph;
@@ -44,7 +44,7 @@ pub(super) fn calibrate(
 
 pub(super) fn run_passes(graph: &mut Graph, recipe: &Recipe, calibration: &Arc<Calibration>) {
     let calibration = Arc::clone(calibration);
-    let setup = Setup { recipe: recipe.clone(), calibration, keep: in_memory(), moments: None };
+    let setup = Setup { recipe: recipe.clone(), calibration, store: Arc::new(CodeStore::in_memory()) };
     PassManager::new(for_setup(&setup)).unwrap().run(graph, None, &mut |_, _| Ok(())).unwrap();
     graph.compact();
 }

@@ -132,8 +132,11 @@ fn scalar_that_is_a_tensor_is_named_with_its_shape() {
     graph.values[scale].shape = vec![4.into()];
     graph.values[scale].kind =
         ValueKind::Constant(crate::graph::Constant { data: crate::graph::testing::f32_blob(&[0.5; 4]) });
-    let setup =
-        Setup { recipe: Recipe::named("16a4w", &config).unwrap(), calibration, keep: in_memory(), moments: None };
+    let setup = Setup {
+        recipe: Recipe::named("16a4w", &config).unwrap(),
+        calibration,
+        store: Arc::new(CodeStore::in_memory()),
+    };
     let error = PassManager::new(for_setup(&setup)).unwrap().run(&mut graph, None, &mut |_, _| Ok(())).unwrap_err();
     let text = error.chain();
     assert!(text.contains("attention.scale should be a scalar, but is a tensor of shape [4]"), "{text}");
@@ -147,7 +150,8 @@ fn unsupported_operations_and_unseen_values_are_named() {
     let annotate = |graph: &mut Graph, calibration: Arc<Calibration>| {
         let recipe = Recipe { linear: None, ..Recipe::named("16a4w", &config).unwrap() };
         let recipe = Recipe { rules: Vec::new(), ..recipe };
-        let pass = crate::export::quantize::passes::Annotate { recipe, calibration, keep: in_memory() };
+        let pass =
+            crate::export::quantize::passes::Annotate { recipe, calibration, store: Arc::new(CodeStore::in_memory()) };
         pass.run(graph).unwrap_err().chain()
     };
     let mut graph = static_graph(&config, &weights, layouts()[0]);
