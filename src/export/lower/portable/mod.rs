@@ -11,10 +11,17 @@ use super::error::LowerError;
 use super::plan::PlanBuilder;
 use super::{Assets, Part, lower as lower_parts};
 use crate::graph::{Graph, Int, Node, NodeId, Op, ValueId};
+use crate::passes::{DecomposeRmsNorm, DecomposeRotary, DecomposeSwiGlu, Pass};
 use crate::pte::ExecutionPlan;
 use crate::tensor::DType;
 
 type Result<T = (), E = LowerError> = std::result::Result<T, E>;
+
+/// The passes that bring a graph to the operations that operators do. Attention over a cache stays one operation where
+/// the graph has it so: `llama::custom_sdpa` does it.
+pub fn decompositions() -> Vec<Box<dyn Pass>> {
+    vec![Box::new(DecomposeRmsNorm), Box::new(DecomposeRotary), Box::new(DecomposeSwiGlu)]
+}
 
 /// The method of `graph` in operators alone.
 ///
