@@ -4,6 +4,7 @@
 //! quantization → lowering (QNN context binaries, XNNPACK delegates, or operators) → [`Program`](crate::pte::Program).
 //! Rooms meet in the graph only; encodings found by calibration go from one graph to another by the names of values.
 
+pub mod checkpoint;
 mod config;
 pub mod emit;
 pub mod lower;
@@ -11,6 +12,7 @@ mod method;
 pub mod model;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod scratch;
 mod weights;
 
 pub use config::{Llama3Scaling, ModelConfig, Rope, RopeScaling};
