@@ -10,6 +10,7 @@ pub mod emit;
 pub mod lower;
 mod method;
 pub mod model;
+pub mod quantize;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod scratch;
