@@ -5,13 +5,14 @@ mod common;
 mod export_common;
 mod forward_common;
 
-use export_common::{BACKENDS, Backend, dynamic, export, hybrid};
+use export_common::{BACKENDS, Backend, Options, dynamic, export, hybrid};
 use forward_common::{Model, golden, greedy, ids};
 use llama_runner::builtin::{ProgramOptions, open_program};
 use llama_runner::export::KvLayout;
 use llama_runner::pte::Program;
 use llama_runner::runner::{EvalMode, GenerationConfig, KvUpdater, Prompt, Runner, RunnerOptions};
 use llama_runner::runtime::Execution;
+use llama_runner::tensor::DType;
 use llama_runner::tokenizer::TokenId;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,7 @@ fn dynamic_programs_say_what_the_recorded_one_says() {
     let (want, prompt) = recorded();
     for backend in BACKENDS {
         for (fused, full_logits) in [(false, false), (true, false), (true, true)] {
-            let (_dir, path) = save(&export(&[dynamic(fused, full_logits)], backend), "dynamic");
+            let (_dir, path) = save(&export(&[dynamic(fused, full_logits)], backend, &[]), "dynamic");
             let steps = agreement(backend);
             for way in WAYS {
                 let have = forward(&path, way, &want[..prompt], steps);
@@ -85,21 +86,38 @@ fn generate(path: &Path, way: Execution, options: RunnerOptions, steps: usize) -
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
 fn static_programs_run_in_the_runners_modes() {
-    let (want, prompt) = recorded();
     for backend in BACKENDS {
         for layout in [KvLayout::PerLayer, KvLayout::PerHead] {
-            let specs = hybrid(layout);
+            let specs = hybrid(layout, DType::I32);
             for (specs, mode) in [(&specs[..1], EvalMode::Kv), (&specs[..], EvalMode::Hybrid)] {
-                let (_dir, path) = save(&export(specs, backend), "static");
-                for way in WAYS {
-                    let kv_updater =
-                        if layout == KvLayout::PerHead { KvUpdater::ShiftPointer } else { KvUpdater::SmartMask };
-                    let options = RunnerOptions { eval_mode: Some(mode), kv_updater, ..Default::default() };
-                    let steps = agreement(backend);
-                    let have = generate(&path, way, options, steps);
-                    assert_eq!(have, want[prompt..][..steps], "{backend:?}, {layout:?}, {mode:?}, {way:?}");
-                }
+                check_static(&export(specs, backend, &[]), backend, mode, layout);
             }
         }
+    }
+}
+
+#[test]
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+fn static_programs_with_codes_in_their_caches_run_in_the_runners_modes() {
+    let (want, _) = recorded();
+    let text: Vec<u64> = want.iter().map(|&id| id as u64).collect();
+    let specs = hybrid(KvLayout::PerLayer, DType::I64);
+    for (backend, kv_bits, embedding) in
+        [(Backend::Portable, 16, 8), (Backend::Portable, 8, 8), (Backend::Xnnpack8da4w, 8, 4)]
+    {
+        let program = export(&specs, Options { backend, kv_bits, embedding: Some(embedding) }, &text[..64]);
+        check_static(&program, Backend::Xnnpack8da4w, EvalMode::Hybrid, KvLayout::PerLayer);
+    }
+}
+
+fn check_static(program: &Program, backend: Backend, mode: EvalMode, layout: KvLayout) {
+    let (want, prompt) = recorded();
+    let (_dir, path) = save(program, "static");
+    for way in WAYS {
+        let kv_updater = if layout == KvLayout::PerHead { KvUpdater::ShiftPointer } else { KvUpdater::SmartMask };
+        let options = RunnerOptions { eval_mode: Some(mode), kv_updater, ..Default::default() };
+        let steps = agreement(backend);
+        let have = generate(&path, way, options, steps);
+        assert_eq!(have, want[prompt..][..steps], "{backend:?}, {layout:?}, {mode:?}, {way:?}");
     }
 }

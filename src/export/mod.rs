@@ -11,9 +11,9 @@ pub mod lower;
 mod method;
 pub mod model;
 pub mod quantize;
+pub mod scratch;
 #[cfg(test)]
 pub(crate) mod testing;
-pub mod scratch;
 mod weights;
 
 pub use config::{Llama3Scaling, ModelConfig, Rope, RopeScaling};

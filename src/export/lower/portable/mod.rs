@@ -153,8 +153,9 @@ impl<'g> Call<'_, 'g, '_> {
         }
         let wide = match self.graph.constant(id) {
             Some(data) if dtype == DType::F32 => self.plan.assets().as_f32(data, value.dtype),
-            _ => None,
+            _ => Ok(None),
         };
+        let wide = wide.map_err(|source| LowerError::Keep { value: value.name.clone(), source })?;
         let Some(wide) = wide else { return self.unsupported(format!("{} where {dtype} is needed", value.dtype)) };
         Ok(self.plan.constant(dtype, self.graph.max_shape(id), &wide))
     }
