@@ -5,7 +5,12 @@
 //! Rooms meet in the graph only; encodings found by calibration go from one graph to another by the names of values.
 
 mod config;
+pub mod emit;
+pub mod lower;
 mod method;
+pub mod model;
+#[cfg(test)]
+pub(crate) mod testing;
 mod weights;
 
 pub use config::{Llama3Scaling, ModelConfig, Rope, RopeScaling};

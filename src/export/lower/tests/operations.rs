@@ -1,0 +1,1 @@
+//! Single operations that whole models have not, and what is refused.
