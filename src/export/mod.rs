@@ -9,6 +9,7 @@ pub mod emit;
 pub mod lower;
 mod method;
 pub mod model;
+pub mod quantize;
 #[cfg(test)]
 pub(crate) mod testing;
 mod weights;
