@@ -4,12 +4,14 @@
 //! quantization → lowering (QNN context binaries, XNNPACK delegates, or operators) → [`Program`](crate::pte::Program).
 //! Rooms meet in the graph only; encodings found by calibration go from one graph to another by the names of values.
 
+pub mod checkpoint;
 mod config;
 pub mod emit;
 pub mod lower;
 mod method;
 pub mod model;
 pub mod quantize;
+pub mod scratch;
 #[cfg(test)]
 pub(crate) mod testing;
 mod weights;

@@ -2,13 +2,15 @@
 
 use crate::base::fnv::fnv1a64;
 use crate::base::storage::{Blob, Place};
+use crate::error::Result;
+use crate::export::quantize::passes::{Keep, in_memory};
 use crate::pte::{ExecutionPlan, Program};
 use crate::tensor::DType;
 use std::collections::HashMap;
 
 /// A program that grows: lower one graph after the other into it, then [`Assets::into_program`].
-#[derive(Debug, Default)]
 pub struct Assets {
+    keep: Keep,
     program: Program,
     constants: HashMap<Place, u32>,
     constants_by_content: HashMap<Content, Vec<u32>>,
@@ -25,7 +27,25 @@ fn content(blob: &Blob) -> Content {
     content
 }
 
+impl Default for Assets {
+    fn default() -> Self {
+        Self::new(in_memory())
+    }
+}
+
 impl Assets {
+    /// An empty program. `keep` takes what must be made anew: weights in another type than the checkpoint's.
+    pub fn new(keep: Keep) -> Self {
+        Self {
+            keep,
+            program: Program::default(),
+            constants: HashMap::new(),
+            constants_by_content: HashMap::new(),
+            keys: HashMap::new(),
+            reals: HashMap::new(),
+        }
+    }
+
     /// The index of `blob` among the program's constants.
     pub fn constant(&mut self, blob: &Blob) -> u32 {
         if let Some(&index) = self.constants.get(&blob.lasting_place()) {
@@ -67,19 +87,23 @@ impl Assets {
     }
 
     /// `blob`, reals of `dtype`, as f32; `None` where it holds none. The same blob gives the same result.
-    pub fn as_f32(&mut self, blob: &Blob, dtype: DType) -> Option<Blob> {
+    ///
+    /// # Errors
+    /// Those of the function that keeps the result.
+    pub fn as_f32(&mut self, blob: &Blob, dtype: DType) -> Result<Option<Blob>> {
         let widen: fn([u8; 2]) -> f32 = match dtype {
-            DType::F32 => return Some(blob.clone()),
+            DType::F32 => return Ok(Some(blob.clone())),
             DType::F16 => |bytes| half::f16::from_le_bytes(bytes).to_f32(),
             DType::BF16 => |bytes| half::bf16::from_le_bytes(bytes).to_f32(),
-            _ => return None,
+            _ => return Ok(None),
         };
-        let convert = || {
-            let wide = Blob::from_vec(blob.as_chunks::<2>().0.iter().flat_map(|&b| widen(b).to_le_bytes()).collect());
-            blob.release();
-            wide
-        };
-        Some(self.reals.entry(blob.lasting_place()).or_insert_with(convert).clone())
+        if let Some(known) = self.reals.get(&blob.lasting_place()) {
+            return Ok(Some(known.clone()));
+        }
+        let wide = (self.keep)(blob.as_chunks::<2>().0.iter().flat_map(|&bytes| widen(bytes).to_le_bytes()).collect())?;
+        blob.release();
+        self.reals.insert(blob.lasting_place(), wide.clone());
+        Ok(Some(wide))
     }
 
     /// The program of these methods: `plans` must have been lowered with these assets.
@@ -135,10 +159,10 @@ mod tests {
     fn half_precision_widens_once() {
         let mut assets = Assets::default();
         let ones = blob(&half::bf16::ONE.to_le_bytes());
-        let wide = assets.as_f32(&ones, DType::BF16).unwrap();
+        let wide = assets.as_f32(&ones, DType::BF16).unwrap().unwrap();
         assert_eq!(wide[..], 1f32.to_le_bytes());
-        assert!(assets.as_f32(&ones, DType::BF16).unwrap().same_place(&wide));
-        assert!(assets.as_f32(&wide, DType::F32).unwrap().same_place(&wide));
-        assert!(assets.as_f32(&wide, DType::I8).is_none());
+        assert!(assets.as_f32(&ones, DType::BF16).unwrap().unwrap().same_place(&wide));
+        assert!(assets.as_f32(&wide, DType::F32).unwrap().unwrap().same_place(&wide));
+        assert!(assets.as_f32(&wide, DType::I8).unwrap().is_none());
     }
 }

@@ -31,8 +31,16 @@ pub enum LowerError {
         /// Its name.
         value: String,
     },
+    /// A constant in another type than its own that found no room.
+    #[error("value {value} as f32")]
+    Keep {
+        /// Its name.
+        value: String,
+        /// Why.
+        source: Error,
+    },
     /// A delegate that its own rules refuse.
-    #[error("XNNPACK delegate of {node}: {source}")]
+    #[error("XNNPACK delegate that begins with {node}")]
     Xnnpack {
         /// The first of its nodes.
         node: String,
@@ -57,6 +65,7 @@ impl From<LowerError> for Error {
         let status = match error {
             LowerError::Node { .. } | LowerError::Value { .. } | LowerError::Xnnpack { .. } => Status::NotSupported,
             LowerError::Unmade { .. } => Status::Internal,
+            LowerError::Keep { ref source, .. } => source.status(),
         };
         Error::from_source(status, error)
     }

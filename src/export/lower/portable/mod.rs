@@ -11,10 +11,17 @@ use super::error::LowerError;
 use super::plan::PlanBuilder;
 use super::{Assets, Part, lower as lower_parts};
 use crate::graph::{Graph, Int, Node, NodeId, Op, ValueId};
+use crate::passes::{DecomposeRmsNorm, DecomposeRotary, DecomposeSwiGlu, Pass};
 use crate::pte::ExecutionPlan;
 use crate::tensor::DType;
 
 type Result<T = (), E = LowerError> = std::result::Result<T, E>;
+
+/// The passes that bring a graph to the operations that operators do. Attention over a cache stays one operation where
+/// the graph has it so: `llama::custom_sdpa` does it.
+pub fn decompositions() -> Vec<Box<dyn Pass>> {
+    vec![Box::new(DecomposeRmsNorm), Box::new(DecomposeRotary), Box::new(DecomposeSwiGlu)]
+}
 
 /// The method of `graph` in operators alone.
 ///
@@ -146,8 +153,9 @@ impl<'g> Call<'_, 'g, '_> {
         }
         let wide = match self.graph.constant(id) {
             Some(data) if dtype == DType::F32 => self.plan.assets().as_f32(data, value.dtype),
-            _ => None,
+            _ => Ok(None),
         };
+        let wide = wide.map_err(|source| LowerError::Keep { value: value.name.clone(), source })?;
         let Some(wide) = wide else { return self.unsupported(format!("{} where {dtype} is needed", value.dtype)) };
         Ok(self.plan.constant(dtype, self.graph.max_shape(id), &wide))
     }

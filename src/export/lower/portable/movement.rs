@@ -16,10 +16,34 @@ pub(super) fn permute(call: &mut Call<'_, '_, '_>, perm: &[usize]) -> Result {
 }
 
 pub(super) fn slice(call: &mut Call<'_, '_, '_>, axis: usize, start: Int, step: usize) -> Result {
+    if is_last(call, axis, start) {
+        return last(call, axis);
+    }
     let count = call.graph.value(call.output()).shape[axis];
     let end = end(call, start, count, step as i64)?;
     let args = [call.plan.int(axis as i64), call.plan.integer(start), end, call.plan.int(step as i64)];
     call.with_args("aten::slice_copy.Tensor_out", &args)
+}
+
+/// True for the last element of an axis whose size is known only at run time.
+fn is_last(call: &Call<'_, '_, '_>, axis: usize, start: Int) -> bool {
+    let size = call.graph.value(call.input(0)).shape[axis];
+    let Int::Symbol(start) = start else { return false };
+    let source = call.graph.symbols[start.0 as usize].source;
+    let one = call.graph.value(call.output()).shape[axis] == Int::Const(1);
+    one && source == SymbolSource::Difference(size, Int::Const(1))
+}
+
+/// Counted from the end, as upstream's exports have it.
+fn last(call: &mut Call<'_, '_, '_>, axis: usize) -> Result {
+    let x = call.operand(0)?;
+    let value = call.graph.value(call.output());
+    let mut shape = value.shape.clone();
+    shape.remove(axis);
+    let args = [x, call.plan.int(axis as i64), call.plan.int(-1)];
+    let row = call.plan.temporary(value.dtype, &shape);
+    call.plan.call("aten::select_copy.int_out", &args, row);
+    call.finish_as(row)
 }
 
 /// `start + count · step`, as the plan's integer.

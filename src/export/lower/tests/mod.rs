@@ -119,20 +119,25 @@ fn reals(graph: &Graph, index: usize, bytes: &[u8]) -> Vec<f32> {
 /// the largest element, in sequence, so that states count too.
 fn check(graph: &Graph, program: &Program, runs: &[Vec<Tensor>], tolerance: f32) {
     for way in WAYS {
-        let mut interpreter = Interpreter::new(graph).unwrap();
-        let mut loaded = Loaded::new(program, way);
-        for (run, inputs) in runs.iter().enumerate() {
-            let want = reference(&mut interpreter, inputs);
-            let have = loaded.run(inputs);
-            assert_eq!(have.len(), want.len());
-            for (index, want) in want.iter().enumerate() {
-                let have = reals(graph, index, &have[index]);
-                let largest = want.iter().filter(|x| x.is_finite()).fold(1e-3f32, |largest, x| largest.max(x.abs()));
-                assert_eq!(have.len(), want.len(), "{}: output {index}", graph.name);
-                for (have, want) in have.iter().zip(want) {
-                    let near = (have - want).abs() <= tolerance * largest || have == want;
-                    assert!(near, "{}: {way:?}, run {run}, output {index}: {have}, not {want}", graph.name);
-                }
+        check_way(graph, program, runs, tolerance, way);
+    }
+}
+
+fn check_way(graph: &Graph, program: &Program, runs: &[Vec<Tensor>], tolerance: f32, way: Execution) {
+    let mut interpreter = Interpreter::new(graph).unwrap();
+    let mut loaded = Loaded::new(program, way);
+    for (run, inputs) in runs.iter().enumerate() {
+        let want = reference(&mut interpreter, inputs);
+        let have = loaded.run(inputs);
+        assert_eq!(have.len(), want.len());
+        for (index, want) in want.iter().enumerate() {
+            let have = reals(graph, index, &have[index]);
+            let largest = want.iter().filter(|x| x.is_finite()).fold(1e-3f32, |largest, x| largest.max(x.abs()));
+            assert_eq!(have.len(), want.len(), "{}: output {index}", graph.name);
+            for (have, want) in have.iter().zip(want) {
+                let near = (have - want).abs() <= tolerance * largest || have == want;
+                let name = &graph.value(graph.outputs[index]).name;
+                assert!(near, "{way:?}, run {run}, output {index} {name}: {have}, not {want}");
             }
         }
     }

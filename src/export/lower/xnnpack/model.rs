@@ -158,7 +158,11 @@ impl Builder<'_, '_> {
         };
         let unfit = || LowerError::value(self.graph, id, "XNNPACK has no such weights");
         let (datatype, data, quantization) = match &value.quantization {
-            None => (Datatype::Fp32, self.assets.as_f32(&data, value.dtype).ok_or_else(unfit)?, None),
+            None => {
+                let wide = self.assets.as_f32(&data, value.dtype);
+                let wide = wide.map_err(|source| LowerError::Keep { value: value.name.clone(), source })?;
+                (Datatype::Fp32, wide.ok_or_else(unfit)?, None)
+            }
             Some(Quantization::PerChannel { bits, axis, scales }) => {
                 let scales = Scales::Stored(self.constant("scale_", &scales.data));
                 let datatype = if *bits == 4 { Datatype::QcInt4 } else { Datatype::QcInt8 };
