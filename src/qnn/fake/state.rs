@@ -47,6 +47,8 @@ pub(super) enum Object {
     Device { log: usize },
     Context { backend: usize, device: usize, info: Option<BinaryInfo> },
     Graph { context: usize, name: String },
+    /// A graph that is composed, with the number of its tensors.
+    Composed { context: usize, tensors: u32, finalized: bool },
     System { _info: Option<RawInfo> },
 }
 
@@ -57,7 +59,7 @@ impl Object {
             Self::Backend { .. } => "backend",
             Self::Device { .. } => "device",
             Self::Context { .. } => "context",
-            Self::Graph { .. } => "graph",
+            Self::Graph { .. } | Self::Composed { .. } => "graph",
             Self::System { .. } => "system context",
         }
     }
@@ -68,7 +70,7 @@ impl Object {
             Self::Backend { log } | Self::Device { log } => log == handle,
             Self::Context { backend, device, .. } => backend == handle || device == handle,
             // Graphs go with their context.
-            Self::Graph { .. } => false,
+            Self::Graph { .. } | Self::Composed { .. } => false,
         }
     }
 }
@@ -124,7 +126,11 @@ impl State {
             self.misuse.push(format!("{call:?} while a {} of it lives", child.kind()));
         }
         self.objects.remove(&number);
-        self.objects.retain(|_, object| !matches!(object, Object::Graph { context, .. } if *context == number));
+        let goes_with_it = |object: &Object| match object {
+            Object::Graph { context, .. } | Object::Composed { context, .. } => *context == number,
+            _ => false,
+        };
+        self.objects.retain(|_, object| !goes_with_it(object));
     }
 
     /// The code that `call` must return now, if any.
