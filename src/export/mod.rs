@@ -23,12 +23,6 @@ pub mod scratch;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tokens;
-pub mod scratch;
-#[cfg(test)]
-pub(crate) mod testing;
-pub mod scratch;
-#[cfg(test)]
-pub(crate) mod testing;
 mod weights;
 
 pub use config::{Llama3Scaling, ModelConfig, Rope, RopeScaling};
