@@ -5,10 +5,11 @@ use super::clock::Clock;
 use super::lower::{self, Assets};
 use super::options::{self, Backend, Choice, Mode, Options};
 use super::progress::{Progress, Stage};
-use super::quantize::Calibration;
+use super::quantize::passes::Setup;
+use super::quantize::{Calibration, CodeStore, Keep};
 use super::report::{Method, Report, Written};
 use super::resources::{self, Have, Need};
-use super::schedule::{self, Material};
+use super::schedule;
 use super::scratch::Scratch;
 use super::{MethodSpec, continuation, emit, model, tokens};
 use crate::base::storage::Blob;
@@ -35,8 +36,12 @@ const SMALL: usize = 4096;
 pub fn passes(options: &Options) -> Result<Vec<&'static str>> {
     options.check()?;
     let checkpoint = open(options, None)?;
-    let material = Material::new(schedule::recipe(options, checkpoint.config())?);
-    Ok(schedule::all(options, &material)?.names())
+    let setup = Setup {
+        recipe: schedule::recipe(options, checkpoint.config())?,
+        calibration: Arc::default(),
+        store: Arc::new(CodeStore::in_memory()),
+    };
+    Ok(schedule::all(options, &setup)?.names())
 }
 
 /// Exports. Nothing is left behind that is not whole.
@@ -59,18 +64,18 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Report> {
     Have::at(&folder).check(Need::of(options, config, widened), &folder)?;
     report.facts = facts(options, &checkpoint);
     report.tokenizer = tokenizer.as_ref().map(|found| found.path.clone());
-    let mut material = Material::new(schedule::recipe(options, config)?);
-    report.passes = schedule::all(options, &material)?.names();
+    let scratch = Arc::new(Scratch::new(&folder)?);
+    let mut setup = Setup {
+        recipe: schedule::recipe(options, config)?,
+        calibration: Arc::default(),
+        store: Arc::new(CodeStore::new(keep(&scratch))),
+    };
+    report.passes = schedule::all(options, &setup)?.names();
 
     if schedule::needs_calibration(options) {
         let tokenizer = tokenizer.as_ref().map(|found| &*found.tokenizer);
-        material.calibration = Arc::new(calibrate(options, &checkpoint, tokenizer, &mut clock)?);
+        setup.calibration = Arc::new(calibrate(options, &checkpoint, tokenizer, &mut clock)?);
     }
-    let scratch = Scratch::new(&folder)?;
-    material.keep = Arc::new(move |bytes| match bytes.len() {
-        0..=SMALL => Ok(Blob::from_vec(bytes)),
-        _ => scratch.append(&bytes),
-    });
 
     let specs = options.methods();
     clock.begin(Stage::Build, specs.len());
@@ -79,14 +84,14 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Report> {
         graphs.push(model::build(config, &checkpoint, spec)?);
         clock.step();
     }
-    rewrite(&schedule::all(options, &material)?, options, &mut graphs, &mut clock)?;
+    rewrite(&schedule::all(options, &setup)?, options, &mut graphs, &mut clock)?;
     if options.passes.stop_after.is_some() {
         report.timings = clock.stop();
         return Ok(report);
     }
 
     clock.begin(Stage::Lower, graphs.len());
-    let mut assets = Assets::default();
+    let mut assets = Assets::new(keep(&scratch));
     let plans = lower(options, &graphs, &mut assets, &mut clock)?;
     report.methods = methods(&graphs, &plans);
     let metadata = match options.mode {
@@ -105,6 +110,15 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Report> {
     report.peak_memory = resources::peak_memory();
     report.timings = clock.stop();
     Ok(report)
+}
+
+/// Takes large constants to the temporary file.
+fn keep(scratch: &Arc<Scratch>) -> Keep {
+    let scratch = Arc::clone(scratch);
+    Box::new(move |bytes| match bytes.len() {
+        0..=SMALL => Ok(Blob::from_vec(bytes)),
+        _ => scratch.append(&bytes),
+    })
 }
 
 fn open(options: &Options, scratch: Option<&Path>) -> Result<Checkpoint> {

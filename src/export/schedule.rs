@@ -3,43 +3,14 @@
 
 use super::ModelConfig;
 use super::options::{Backend, Choice, KvBits, Mode, Observer, Options, Ptq, WeightScales};
-use super::quantize::passes::{
-    Annotate, InsertRequantize, Keep, MomentsOf, QuantizeEmbedding, QuantizeKvIo, QuantizeLinear, QuantizeScalars,
-    in_memory,
+use super::quantize::passes::{Setup, for_setup};
+use super::quantize::{EmbeddingFormat, LinearRule, QuantizeError, RangeMethod, Recipe, ScaleMethod, WeightFormat};
+use crate::passes::{
+    self, ConstantFold, DeadCode, DecomposeRotary, DecomposeSwiGlu, Pass, PassError, PassManager, Simplify,
 };
-use super::quantize::{
-    Calibration, EmbeddingFormat, LinearRule, QuantizeError, RangeMethod, Recipe, ScaleMethod, WeightFormat,
-};
-use crate::error::Result;
-use crate::passes::{self, ConstantFold, DeadCode, Pass, PassError, PassManager, Simplify};
-use std::sync::Arc;
 
 /// The share of elements at each end that the percentile observer leaves out.
 const PERCENTILE: f64 = 1e-4;
-
-/// What the passes work with.
-#[derive(Clone)]
-pub(super) struct Material {
-    pub recipe: Recipe,
-    pub calibration: Arc<Calibration>,
-    /// What is known of the operands of linear layers.
-    pub moments: Option<Arc<MomentsOf>>,
-    /// Where new constants go.
-    pub keep: Keep,
-}
-
-impl Material {
-    /// Before calibration: enough to know the passes, not to run those that quantize activations.
-    pub fn new(recipe: Recipe) -> Self {
-        Self { recipe, calibration: Arc::default(), moments: None, keep: in_memory() }
-    }
-
-    fn format(&self, bits: u8, block: usize) -> QuantizeEmbedding {
-        let Self { recipe, keep, .. } = self;
-        let (format, scales) = (WeightFormat::embedding(bits, block), recipe.scales);
-        QuantizeEmbedding { format, scales, keep: keep.clone() }
-    }
-}
 
 /// How the model is to be quantized.
 ///
@@ -98,24 +69,9 @@ pub(super) fn float(options: &Options) -> Result<PassManager, PassError> {
 ///
 /// # Errors
 /// [`PassError`] for a pass that does not exist, or that another one cannot do without.
-pub(super) fn all(options: &Options, material: &Material) -> Result<PassManager, PassError> {
-    let Material { recipe, calibration, moments, keep } = material;
+pub(super) fn all(options: &Options, setup: &Setup) -> Result<PassManager, PassError> {
     let mut list = decompositions(options);
-    if let EmbeddingFormat::Blockwise { bits, block } = recipe.embedding {
-        list.push(Box::new(material.format(bits, block)));
-    }
-    if recipe.linear.is_some() {
-        let (recipe, keep, moments) = (recipe.clone(), keep.clone(), moments.clone());
-        list.push(Box::new(QuantizeLinear { recipe, keep, moments }));
-    }
-    let (recipe, calibration) = (recipe.clone(), Arc::clone(calibration));
-    if options.backend == Backend::Qnn {
-        list.push(Box::new(InsertRequantize::new(&recipe)));
-        list.push(Box::new(Annotate { recipe, calibration, keep: keep.clone() }));
-        list.push(Box::new(QuantizeScalars { keep: keep.clone() }));
-    } else if recipe.kv_bits != 32 {
-        list.push(Box::new(QuantizeKvIo { recipe, calibration }));
-    }
+    list.extend(for_setup(setup));
     list.push(Box::new(DeadCode));
     chosen(options, list)
 }
@@ -147,12 +103,13 @@ pub(super) fn needs_calibration(options: &Options) -> bool {
 
 /// The portable operators and XNNPACK know plain operations only, but for attention over a cache as one operator.
 fn decompositions(options: &Options) -> Vec<Box<dyn Pass>> {
+    if options.backend == Backend::Qnn {
+        return vec![Box::new(DecomposeRotary), Box::new(DecomposeSwiGlu)];
+    }
     let mut list: Vec<Box<dyn Pass>> = passes::export_decompositions();
     if options.mode == Mode::Dynamic && options.custom_sdpa {
         list.retain(|pass| pass.name() != "decompose-attention");
     }
-    if options.backend != Backend::Qnn {
-        list.push(Box::new(Simplify::FUSED));
-    }
+    list.push(Box::new(Simplify::FUSED));
     list
 }

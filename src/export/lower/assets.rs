@@ -3,7 +3,7 @@
 use crate::base::fnv::fnv1a64;
 use crate::base::storage::{Blob, Place};
 use crate::error::Result;
-use crate::export::quantize::passes::{Keep, in_memory};
+use crate::export::quantize::{Keep, in_memory};
 use crate::pte::{ExecutionPlan, Program};
 use crate::tensor::DType;
 use std::collections::HashMap;

@@ -12,6 +12,11 @@ use std::fmt;
 /// Takes the bytes of a new constant to where they stay: a temporary file, or memory.
 pub type Keep = Box<dyn Fn(Vec<u8>) -> Result<Blob> + Send + Sync>;
 
+/// Keeps constants in memory.
+pub fn in_memory() -> Keep {
+    Box::new(|bytes| Ok(Blob::from_vec(bytes)))
+}
+
 /// Codes of one model by the names of their weights. Graphs that take a weight from one store share its bytes.
 pub struct CodeStore {
     keep: Keep,
@@ -40,7 +45,7 @@ impl CodeStore {
 
     /// An empty one in memory.
     pub fn in_memory() -> Self {
-        Self::new(Box::new(|bytes| Ok(Blob::from_vec(bytes))))
+        Self::new(in_memory())
     }
 
     /// Keeps the bytes of a constant that is no weight.
