@@ -6,7 +6,7 @@ use super::lower::{self, Assets};
 use super::options::{self, Backend, Choice, Mode, Options};
 use super::progress::{Progress, Stage};
 use super::quantize::passes::Setup;
-use super::quantize::{Calibration, CodeStore, Keep};
+use super::quantize::{Calibration, CodeStore, Keep, quantize_layerwise};
 use super::report::{Method, Report, Written};
 use super::resources::{self, Have, Need};
 use super::schedule;
@@ -18,7 +18,7 @@ use crate::graph::Graph;
 use crate::passes::PassManager;
 use crate::pte::{ExecutionPlan, Program};
 use crate::tensor::DType;
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{TokenId, Tokenizer};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -72,11 +72,19 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Report> {
     };
     report.passes = schedule::all(options, &setup)?.names();
 
-    if schedule::needs_calibration(options) {
+    let need = schedule::Need::of(options, &setup.recipe);
+    if need != schedule::Need::NOTHING {
         let tokenizer = tokenizer.as_ref().map(|found| &*found.tokenizer);
-        setup.calibration = Arc::new(calibrate(options, &checkpoint, tokenizer, &mut clock)?);
+        let (graph, text) = for_calibration(options, &checkpoint, tokenizer, &mut clock)?;
+        if need.ranges {
+            let heard = &mut counted(&mut clock, Stage::Calibrate);
+            setup.calibration = Arc::new(Calibration::run(&graph, &text, heard)?);
+        }
+        if need.moments {
+            let heard = &mut counted(&mut clock, Stage::Quantize);
+            quantize_layerwise(graph, &text, &setup.recipe, &setup.store, heard)?;
+        }
     }
-
     let specs = options.methods();
     clock.begin(Stage::Build, specs.len());
     let mut graphs = Vec::with_capacity(specs.len());
@@ -128,20 +136,20 @@ fn open(options: &Options, scratch: Option<&Path>) -> Result<Checkpoint> {
     Ok(checkpoint)
 }
 
-/// Runs the model in float on the calibration tokens.
-fn calibrate(
+/// A float graph that reads a window of tokens, and the tokens to calibrate on: a window or more.
+fn for_calibration(
     options: &Options,
     checkpoint: &Checkpoint,
     tokenizer: Option<&dyn Tokenizer>,
     progress: &mut dyn Progress,
-) -> Result<Calibration> {
+) -> Result<(Graph, Vec<TokenId>)> {
+    progress.begin(Stage::Calibrate, 0);
     let config = checkpoint.config();
     let context = options.lengths.context();
     let mut text = tokens::calibration(options, tokenizer)?;
     text.truncate(context.max(MAX_WINDOW));
     let window = context.min(MAX_WINDOW);
     if matches!(options.calibration, options::Calibration::Prompt(_)) {
-        progress.begin(Stage::Calibrate, 0);
         text = continuation::extend((config, checkpoint), text, window)?;
     }
     let window = window.min(text.len());
@@ -154,15 +162,18 @@ fn calibrate(
     };
     let mut graph = model::build(config, checkpoint, &spec)?;
     schedule::float(options)?.run(&mut graph, None, &mut |_, _| Ok(()))?;
-    let mut begun = false;
-    Calibration::run(&graph, &text, &mut |done, all| {
-        if !std::mem::replace(&mut begun, true) {
-            progress.begin(Stage::Calibrate, all);
-        } else if done > 0 {
-            progress.step();
+    Ok((graph, text))
+}
+
+/// Tells `progress` of a stage that counts by itself.
+fn counted(progress: &mut dyn Progress, stage: Stage) -> impl FnMut(usize, usize) -> Result<()> {
+    move |done, all| {
+        match done {
+            0 => progress.begin(stage, all),
+            _ => progress.step(),
         }
         Ok(())
-    })
+    }
 }
 
 /// The folder of the output, made where it is not there.

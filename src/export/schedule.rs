@@ -96,9 +96,24 @@ fn chosen(options: &Options, mut list: Vec<Box<dyn Pass>>) -> Result<PassManager
     manager.without(&left_out)
 }
 
-/// Whether ranges of activations are needed.
-pub(super) fn needs_calibration(options: &Options) -> bool {
-    options.backend == Backend::Qnn || options.kv_bits != KvBits::B32
+/// What must be learned from the calibration text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Need {
+    /// Ranges of activations.
+    pub ranges: bool,
+    /// Second moments of the operands of linear layers.
+    pub moments: bool,
+}
+
+impl Need {
+    pub const NOTHING: Self = Self { ranges: false, moments: false };
+
+    pub fn of(options: &Options, recipe: &Recipe) -> Self {
+        Self {
+            ranges: options.backend == Backend::Qnn || options.kv_bits != KvBits::B32,
+            moments: options.weight_scales == WeightScales::Feedback && recipe.linear.is_some(),
+        }
+    }
 }
 
 /// The portable operators and XNNPACK know plain operations only, but for attention over a cache as one operator.

@@ -1,6 +1,6 @@
 //! Where the codes of a model's weights stay, made once for all of its graphs.
 
-use super::{Matrix, QuantizedMatrix};
+use super::{Matrix, QuantizedMatrix, WeightFormat};
 use crate::base::storage::Blob;
 use crate::error::Result;
 use crate::graph::{Graph, Quantization, ValueId};
@@ -17,10 +17,11 @@ pub fn in_memory() -> Keep {
     Box::new(|bytes| Ok(Blob::from_vec(bytes)))
 }
 
-/// Codes of one model by the names of their weights. Graphs that take a weight from one store share its bytes.
+/// Codes of one model by the names of their weights, and by their format: a table that is also the head has two. Graphs
+/// that take a weight from one store share its bytes.
 pub struct CodeStore {
     keep: Keep,
-    codes: Mutex<HashMap<String, Codes>>,
+    codes: Mutex<HashMap<String, Vec<(WeightFormat, Codes)>>>,
 }
 
 /// A stored matrix.
@@ -56,7 +57,7 @@ impl CodeStore {
         (self.keep)(bytes)
     }
 
-    /// A new constant of `graph` with the codes of `matrix`, which `make` makes when there are none yet; the pages of
+    /// A new constant of `graph` with the codes of `matrix` in `format`, which `make` makes when there are none yet; the pages of
     /// the matrix are released then.
     ///
     /// # Errors
@@ -64,10 +65,13 @@ impl CodeStore {
     pub(super) fn constant(
         &self,
         graph: &mut Graph,
-        matrix: &Matrix,
+        (matrix, format): (&Matrix, WeightFormat),
         make: impl FnOnce() -> Result<QuantizedMatrix>,
     ) -> Result<ValueId> {
-        let known = self.codes.lock().get(matrix.name()).cloned();
+        let stored = |codes: &Vec<(WeightFormat, Codes)>| {
+            codes.iter().find(|(known, _)| *known == format).map(|(_, codes)| codes.clone())
+        };
+        let known = self.codes.lock().get(matrix.name()).and_then(stored);
         let codes = match known {
             Some(codes) => codes,
             None => {
@@ -76,7 +80,7 @@ impl CodeStore {
                 let scales = self.keep(std::mem::take(&mut made.scales))?;
                 let quantization = made.quantization(scales);
                 let codes = Codes { dtype: made.dtype, data: self.keep(made.data)?, quantization };
-                self.codes.lock().insert(matrix.name().to_owned(), codes.clone());
+                self.codes.lock().entry(matrix.name().to_owned()).or_default().push((format, codes.clone()));
                 codes
             }
         };

@@ -33,7 +33,7 @@ impl Pass for QuantizeEmbedding {
         for id in look_ups {
             let Some(matrix) = Matrix::of(graph, graph.nodes[id].inputs[0])? else { continue };
             let make = || Ok(quantize(&matrix, self.format, self.scales, Knowledge::None)?);
-            graph.nodes[id].inputs[0] = self.store.constant(graph, &matrix, make)?;
+            graph.nodes[id].inputs[0] = self.store.constant(graph, (&matrix, self.format), make)?;
             count += 1;
         }
         Ok(count)

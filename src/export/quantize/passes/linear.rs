@@ -56,7 +56,7 @@ impl QuantizeLinear {
         let Some(matrix) = Matrix::of(graph, graph.nodes[id].inputs[1])? else { return Ok(false) };
         let knowledge = moments.map_or(Knowledge::None, Knowledge::Moments);
         let make = || Ok(quantize(&matrix, format, self.recipe.scales, knowledge)?);
-        graph.nodes[id].inputs[1] = self.store.constant(graph, &matrix, make)?;
+        graph.nodes[id].inputs[1] = self.store.constant(graph, (&matrix, format), make)?;
         Ok(true)
     }
 }
