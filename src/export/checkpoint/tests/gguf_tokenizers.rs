@@ -89,7 +89,7 @@ fn damaged_tokenizers_are_refused_by_field() {
     assert_eq!(field(&|gguf| gguf.list("tokenizer.ggml.token_type", 5, &[[9, 0, 0, 0]; 102])), "token_type");
     assert_eq!(field(&|gguf| gguf.texts("tokenizer.ggml.merges", &["nospace"])), "merges");
     assert_eq!(field(&|gguf| gguf.u32("tokenizer.ggml.merges", 1)), "merges");
-    assert_eq!(field(&|gguf| gguf.u32("tokenizer.ggml.eos_token_id", 4000)), "…_token_id");
+    assert_eq!(field(&|gguf| gguf.u32("tokenizer.ggml.eos_token_id", 4000)), "eos_token_id");
     let nan = [f32::NAN.to_le_bytes(); 102];
     assert_eq!(field(&|gguf| gguf.list("tokenizer.ggml.scores", 6, &nan)), "scores");
     let twice = |gguf: &mut Gguf| {
