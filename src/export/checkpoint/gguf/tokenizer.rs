@@ -38,7 +38,7 @@ fn config(metadata: &Metadata, pieces: &Pieces<'_>, adds_bos: bool) -> Result<Ma
         let text = match metadata.count(&format!("tokenizer.ggml.{key}_token_id")) {
             Some(id) => {
                 let text = pieces.text(id);
-                Some(text.ok_or_else(|| wrong("…_token_id", "the number of a token"))?)
+                Some(text.ok_or_else(|| wrong(&format!("{key}_token_id"), "the number of a token"))?)
             }
             None => None,
         };

@@ -104,6 +104,28 @@ pub fn zip(members: &[(&str, &[u8])]) -> Vec<u8> {
     [&file[..], &directory, b"PK\x05\x06\0\0\0\0", &count, &count, &size, &start, &[0; 2]].concat()
 }
 
+/// The same in the 64-bit form that PyTorch writes: every number of the small form is all ones.
+pub fn large_zip(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let (mut file, mut directory) = (Vec::new(), Vec::new());
+    for (name, data) in members {
+        let numbers = [data.len(), data.len(), file.len()].map(|number| (number as u64).to_le_bytes()).concat();
+        let length = (name.len() as u16).to_le_bytes();
+        let common = [&[0u8; 12][..], &[0xff; 8], &length].concat();
+        // Another extra field comes first, as PyTorch's padding does.
+        let local = [&b"FB\x02\0ZZ\x01\0\x10\0"[..], &numbers[..16]].concat();
+        let central = [&b"FB\x02\0ZZ\x01\0\x18\0"[..], &numbers].concat();
+        let size = |extra: &[u8]| (extra.len() as u16).to_le_bytes();
+        file.extend([&b"PK\x03\x04\x2d\0"[..], &common, &size(&local), name.as_bytes(), &local, data].concat());
+        let head = [&b"PK\x01\x02\x2d\0\x2d\0"[..], &common, &size(&central), &[0; 10], &[0xff; 4]].concat();
+        directory.extend([&head[..], name.as_bytes(), &central].concat());
+    }
+    let [count, size, start, end] = [members.len(), directory.len(), file.len(), file.len() + directory.len()]
+        .map(|number| (number as u64).to_le_bytes());
+    let record = [&b"PK\x06\x06"[..], &44u64.to_le_bytes(), &[0; 12], &count, &count, &size, &start].concat();
+    let locator = [&b"PK\x06\x07\0\0\0\0"[..], &end, &[1, 0, 0, 0]].concat();
+    [&file[..], &directory, &record, &locator, b"PK\x05\x06\0\0\0\0", &[0xff; 12], &[0; 2]].concat()
+}
+
 /// A view of storage `key` in a pickle.
 #[derive(Debug, Clone)]
 pub struct View {
@@ -153,6 +175,11 @@ pub fn torch() -> (Vec<View>, Vec<Vec<u8>>) {
 
 /// The zip around a pickle and its storages.
 pub fn torch_zip(pickle: &[u8], storages: &[Vec<u8>]) -> Vec<u8> {
+    in_zip(zip, pickle, storages)
+}
+
+/// The zip of either form around a pickle and its storages.
+pub fn in_zip(zip: fn(&[(&str, &[u8])]) -> Vec<u8>, pickle: &[u8], storages: &[Vec<u8>]) -> Vec<u8> {
     let names: Vec<_> = (0..storages.len()).map(|key| format!("m/data/{key}")).collect();
     let storages = names.iter().zip(storages).map(|(name, data)| (&name[..], &data[..]));
     zip(&[("m/data.pkl", pickle), ("m/byteorder", b"little")].into_iter().chain(storages).collect::<Vec<_>>())

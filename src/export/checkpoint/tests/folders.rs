@@ -267,6 +267,25 @@ fn places_without_a_checkpoint_are_refused_by_name() {
 }
 
 #[test]
+fn json_files_that_are_too_large_or_no_objects_are_refused() {
+    let folder = folder("[]", &weights(HuggingFace));
+    let error = open_at(folder.path()).unwrap_err();
+    assert!(matches!(defect(&error), CheckpointError::Json { file, .. } if file == "config.json"), "{error:?}");
+    let file = std::fs::OpenOptions::new().write(true).open(folder.path().join("config.json")).unwrap();
+    file.set_len((64 << 20) + 1).unwrap();
+    let error = open_at(folder.path()).unwrap_err();
+    assert!(matches!(defect(&error), CheckpointError::TooLarge { size: 67_108_865, .. }), "{error:?}");
+    std::fs::remove_file(folder.path().join("config.json")).unwrap();
+    let error = open_at(folder.path()).unwrap_err();
+    assert!(matches!(defect(&error), CheckpointError::MissingConfig { file: "config.json", .. }), "{error:?}");
+    let names = (0..4097).map(|number| format!("\"{number}\": \"{number}.safetensors\"")).collect::<Vec<_>>();
+    let index = format!("{{\"weight_map\": {{{}}}}}", names.join(","));
+    put(folder.path(), "model.safetensors.index.json", index);
+    let error = open_at(folder.path()).unwrap_err();
+    assert!(matches!(defect(&error), CheckpointError::TooManyShards { count: 4097, .. }), "{error:?}");
+}
+
+#[test]
 fn llama2c_files_of_both_versions_open_and_others_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.bin");

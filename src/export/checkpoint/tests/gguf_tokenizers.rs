@@ -89,7 +89,7 @@ fn damaged_tokenizers_are_refused_by_field() {
     assert_eq!(field(&|gguf| gguf.list("tokenizer.ggml.token_type", 5, &[[9, 0, 0, 0]; 102])), "token_type");
     assert_eq!(field(&|gguf| gguf.texts("tokenizer.ggml.merges", &["nospace"])), "merges");
     assert_eq!(field(&|gguf| gguf.u32("tokenizer.ggml.merges", 1)), "merges");
-    assert_eq!(field(&|gguf| gguf.u32("tokenizer.ggml.eos_token_id", 4000)), "…_token_id");
+    assert_eq!(field(&|gguf| gguf.u32("tokenizer.ggml.eos_token_id", 4000)), "eos_token_id");
     let nan = [f32::NAN.to_le_bytes(); 102];
     assert_eq!(field(&|gguf| gguf.list("tokenizer.ggml.scores", 6, &nan)), "scores");
     let twice = |gguf: &mut Gguf| {
@@ -141,15 +141,15 @@ fn sentencepiece_vocabulary_gives_sentencepieces_ids() {
     let original = SentencePiece::from_bytes(&model).unwrap();
     assert_eq!((own.bos(), own.eos(), own.vocab_size()), (original.bos(), original.eos(), original.vocab_size()));
     let prose = std::fs::read_to_string(shared("smollm2/own_prose.txt")).unwrap();
-    let mut texts: Vec<&str> = prose.split_inclusive(['.', '\n']).collect();
-    texts.extend(["Once upon a time", "x", "", "naïve café — 東京 🦀", "tab\there", "a  b", "0123456789", "\u{0}é"]);
+    // This model takes away superfluous spaces, which GGUF's kind of SentencePiece never does.
+    let mut texts: Vec<&str> = prose.split(['.', '\n']).map(str::trim).collect();
+    texts.extend(["Once upon a time", "x", "", "naïve café — 東京 🦀", "0123456789", "Lily's \"ball\""]);
     for text in texts {
         let specials = Specials { bos: 1, eos: 1 };
         let ids = own.encode(text, specials).unwrap();
         assert_eq!(ids, original.encode(text, specials).unwrap(), "{text:?}");
-        for pair in ids.windows(2).filter(|pair| pair[1] > 2) {
-            let piece = |tokenizer: &dyn Tokenizer| tokenizer.decode(Some(pair[0]), pair[1]).unwrap();
-            assert_eq!(piece(&own), piece(&original), "{text:?} {pair:?}");
-        }
+        let inner = ids.windows(2).filter(|pair| pair[1] > 2);
+        let decoded: Vec<u8> = inner.flat_map(|pair| own.decode(Some(pair[0]), pair[1]).unwrap()).collect();
+        assert_eq!(String::from_utf8(decoded).as_deref(), Ok(text));
     }
 }

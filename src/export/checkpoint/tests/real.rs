@@ -86,35 +86,35 @@ fn diverse_texts() -> Vec<String> {
     texts
 }
 
-/// Bits of surprise at each token, on the average, under the model turned one way and the other.
-fn surprise(checkpoint: &Checkpoint, ids: &[u64]) -> (f64, f64) {
-    let own = checkpoint.config().rope.style;
-    let other = if own == RotaryStyle::Half { RotaryStyle::Interleaved } else { RotaryStyle::Half };
-    let under = |style| reference::mean_surprise(checkpoint, ids, style);
-    (under(own), under(other))
+/// Bits of surprise at each token of `text`, on the average, with the rotary pairs that the description says and with the
+/// others.
+fn surprise(checkpoint: &Checkpoint, tokenizer: &str, text: &str) -> [f64; 2] {
+    let specials = Specials { bos: usize::from(tokenizer != "smollm2/tokenizer.json"), eos: 0 };
+    let ids = load(&shared(tokenizer)).unwrap().encode(text, specials).unwrap();
+    let said = checkpoint.config().rope.style;
+    let other = if said == RotaryStyle::Half { RotaryStyle::Interleaved } else { RotaryStyle::Half };
+    [said, other].map(|style| reference::mean_surprise(checkpoint, &ids, style))
 }
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-fn models_make_sense_of_text_only_with_the_rotary_pairs_of_their_format() {
-    let text = "Once upon a time there was a little girl named Lily. She loved to play outside in the park.";
-    for (model, tokenizer) in [("stories260K.bin", "tok512.bin"), ("story", "story/tokenizer.json")] {
-        let ids = load(&shared(tokenizer)).unwrap().encode(text, Specials { bos: 1, eos: 0 }).unwrap();
-        let (own, other) = surprise(&open_at(shared(model)).unwrap(), &ids);
-        println!("{model} {own} {other}");
+fn models_know_their_stories_only_with_the_rotary_pairs_of_their_format() {
+    let lily = "Once upon a time there was a little girl named Lily. She loved to play outside in the park.";
+    let olga = "There once was a small girl. The name of the girl was Olga. She lived in a busy town. Olga liked to run \
+                fast.\nThe air smelled of grass and flowers. Olga went to the market with the red ball. But the red \
+                ball was gone! Olga looked here and there, but could not find it. She felt sad and sat down.";
+    for (model, tokenizer, text) in [("stories260K.bin", "tok512.bin", lily), ("story", "story/tokenizer.json", olga)] {
+        let [said, other] = surprise(&open_at(shared(model)).unwrap(), tokenizer, text);
+        assert!(said < 0.6 && other > 2.0 * said, "{model}: {said} bits, with the other pairs {other}");
     }
 }
 
 #[test]
 #[cfg_attr(not(all(have_shared, have_gguf)), ignore = "needs LLR_GGUF_SMOLLM2 and ../shared")]
-fn smollm2_gguf_makes_sense_of_text_only_with_interleaved_pairs() {
+fn smollm2_gguf_knows_capitals_only_with_interleaved_pairs() {
     let checkpoint = open_at(std::env::var_os("LLR_GGUF_SMOLLM2").unwrap()).unwrap();
-    let tokenizer = load(&shared("smollm2/tokenizer.json")).unwrap();
+    assert_eq!(checkpoint.config().rope.style, RotaryStyle::Interleaved);
     let text = "The capital of France is Paris, and the capital of Germany is Berlin.";
-    let text = std::env::var("FULL").map_or(text.to_owned(), |name| std::fs::read_to_string(shared(&name)).unwrap());
-    let ids = tokenizer.encode(&text, Specials::default()).unwrap();
-    let own = reference::mean_surprise(&checkpoint, &ids, RotaryStyle::Interleaved);
-    println!("{} tokens {own} ppl {}", ids.len(), own.exp2());
-    let (own, other) = surprise(&checkpoint, &ids);
-    println!("{own} {other}");
+    let [said, other] = surprise(&checkpoint, "smollm2/tokenizer.json", text);
+    assert!(said < 2.6 && other > said + 0.8, "{said} bits, with the other pairs {other}");
 }

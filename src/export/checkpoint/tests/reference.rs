@@ -64,8 +64,8 @@ fn attention(query: &Rows, key: &Rows, value: &Rows, config: &ModelConfig) -> Ro
     (0..query.len()).map(|position| (0..config.heads).flat_map(|head| one(position, head)).collect()).collect()
 }
 
-/// Bits of surprise at each token but the first, on the average.
-pub fn mean_surprise(checkpoint: &Checkpoint, ids: &[u64], style: RotaryStyle) -> f64 {
+/// The logits at each token but the last.
+fn logits(checkpoint: &Checkpoint, ids: &[u64], style: RotaryStyle) -> Rows {
     let config = checkpoint.config();
     let embedding = reals(checkpoint, WeightRole::TokenEmbedding);
     let mut rows: Rows = ids.iter().map(|&id| embedding[id as usize * config.dim..][..config.dim].to_vec()).collect();
@@ -82,7 +82,12 @@ pub fn mean_surprise(checkpoint: &Checkpoint, ids: &[u64], style: RotaryStyle) -
         add(&mut rows, &linear(&gate, &weight(Down)));
     }
     rows.pop();
-    let logits = linear(&norm(&rows, &reals(checkpoint, WeightRole::FinalNorm), config.norm_epsilon), &embedding);
+    linear(&norm(&rows, &reals(checkpoint, WeightRole::FinalNorm), config.norm_epsilon), &embedding)
+}
+
+/// Bits of surprise at each token but the first, on the average.
+pub fn mean_surprise(checkpoint: &Checkpoint, ids: &[u64], style: RotaryStyle) -> f64 {
+    let logits = logits(checkpoint, ids, style);
     let bits = |(logits, &next): (&Vec<f32>, &u64)| {
         let sum: f64 = logits.iter().map(|&logit| f64::from(logit).exp()).sum();
         (sum.ln() - f64::from(logits[next as usize])) / std::f64::consts::LN_2

@@ -1,6 +1,6 @@
 //! PyTorch files: what Python writes, and what nobody should.
 
-use super::files::{PARAMS, View, element, pickle, put, torch, torch_zip, zip};
+use super::files::{PARAMS, View, element, in_zip, large_zip, pickle, put, torch, torch_zip, zip};
 use super::*;
 use crate::error::Status;
 use crate::export::LayerWeight;
@@ -61,6 +61,28 @@ fn file_of_pythons_own_pickler_gives_every_element() {
     let dtype = |weight| checkpoint.weight(WeightRole::Layer(0, weight)).unwrap().unwrap().dtype;
     assert_eq!([Query, Key, Value].map(dtype), [DType::F32, DType::F16, DType::BF16]);
     assert_eq!(reals(&checkpoint, WeightRole::OutputHead), reals(&checkpoint, WeightRole::TokenEmbedding));
+}
+
+#[test]
+fn sixty_four_bit_zips_are_read() {
+    let (views, data) = torch();
+    let bytes = in_zip(large_zip, &pickle(&views), &data);
+    let checkpoint = open_at(folder(&bytes).path()).unwrap();
+    assert_eq!(reals(&checkpoint, WeightRole::FinalNorm), (0..8).map(|i| element(1, i)).collect::<Vec<_>>());
+    // A member whose 64-bit numbers are missing, one that begins nowhere, a directory of too many, one that is nowhere.
+    let entry = bytes.windows(4).position(|window| window == b"PK\x01\x02").unwrap();
+    let with = |at: usize, value: u8| {
+        let mut bytes = bytes.clone();
+        bytes[at] = value;
+        refused(&bytes)
+    };
+    let extra = entry + 46 + "m/data.pkl".len();
+    assert!(matches!(zip_defect(&with(extra + 6, 2)), ZipDefect::Size { .. }));
+    assert!(matches!(zip_defect(&with(extra + 33, 0xff)), ZipDefect::Record { what: "member", .. }));
+    let end = bytes.len() - 22 - 20 - 56;
+    assert!(matches!(zip_defect(&with(end + 39, 0xff)), ZipDefect::Count { .. }));
+    assert!(matches!(zip_defect(&with(end + 55, 0xff)), ZipDefect::Record { what: "directory entry", .. }));
+    assert!(matches!(zip_defect(&with(end + 56 + 15, 0xff)), ZipDefect::Record { what: "64-bit end record", .. }));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A pickle machine that only builds state dictionaries: no import, no call, no object of any other kind.
 
+use super::value::{Global, Object, StorageRef, TensorRef, Value};
 use std::collections::HashMap;
 
 /// Most bytes of a pickle; a checkpoint of ten thousand tensors has 3 MB.
@@ -86,90 +87,6 @@ pub enum PickleDefect {
         /// Its strides.
         stride: Vec<i64>,
     },
-}
-
-/// The constructors that are known.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Global {
-    /// `torch._utils._rebuild_tensor_v2`
-    RebuildTensor,
-    /// `torch._utils._rebuild_parameter`
-    RebuildParameter,
-    /// `collections.OrderedDict`
-    OrderedDict,
-    /// `torch.FloatStorage` and the like: the name before `Storage`.
-    Storage(&'static str),
-}
-
-const STORAGES: [(&str, &str); 11] = [
-    ("FloatStorage", "Float"),
-    ("HalfStorage", "Half"),
-    ("BFloat16Storage", "BFloat16"),
-    ("DoubleStorage", "Double"),
-    ("LongStorage", "Long"),
-    ("IntStorage", "Int"),
-    ("ShortStorage", "Short"),
-    ("CharStorage", "Char"),
-    ("ByteStorage", "Byte"),
-    ("BoolStorage", "Bool"),
-    ("ComplexFloatStorage", "ComplexFloat"),
-];
-
-impl Global {
-    fn find(module: &str, name: &str) -> Result<Self, PickleDefect> {
-        let found = match (module, name) {
-            ("torch._utils", "_rebuild_tensor_v2") => Some(Self::RebuildTensor),
-            ("torch._utils", "_rebuild_parameter") => Some(Self::RebuildParameter),
-            ("collections", "OrderedDict") => Some(Self::OrderedDict),
-            ("torch", name) => STORAGES.iter().find(|(known, _)| *known == name).map(|(_, kind)| Self::Storage(kind)),
-            _ => None,
-        };
-        found.ok_or_else(|| PickleDefect::Global { module: module.into(), name: name.into() })
-    }
-}
-
-/// A value. Compound ones live in the machine, so that neither cycles nor depth cost anything.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Value<'a> {
-    None,
-    Flag(bool),
-    Integer(i64),
-    Real,
-    Text(&'a str),
-    Global(Global),
-    /// The number of an [`Object`].
-    Object(usize),
-}
-
-/// A compound value.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Object<'a> {
-    Tuple(Vec<Value<'a>>),
-    List(Vec<Value<'a>>),
-    Dict(Vec<(Value<'a>, Value<'a>)>),
-    Storage(StorageRef<'a>),
-    Tensor(TensorRef<'a>),
-}
-
-/// Where elements are: `('storage', torch.FloatStorage, key, device, elements)`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct StorageRef<'a> {
-    /// The name before `Storage`.
-    pub kind: &'static str,
-    /// The member `data/<key>`.
-    pub key: &'a str,
-    /// Number of elements.
-    pub elements: i64,
-}
-
-/// A view of a storage.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct TensorRef<'a> {
-    pub storage: StorageRef<'a>,
-    /// In elements.
-    pub offset: i64,
-    pub size: Vec<i64>,
-    pub stride: Vec<i64>,
 }
 
 /// The machine and all that it has built.
@@ -369,7 +286,7 @@ impl<'a> Machine<'a> {
         let [storage, Value::Integer(offset), size, stride, ..] = arguments else { return None };
         let Object::Storage(storage) = self.object(*storage)? else { return None };
         let integers = |value| match self.object(value)? {
-            Object::Tuple(items) => items.iter().map(|item| integer(*item)).collect::<Option<Vec<_>>>(),
+            Object::Tuple(items) => items.iter().map(|item| item.integer()).collect::<Option<Vec<_>>>(),
             _ => None,
         };
         Some(TensorRef { storage: *storage, offset: *offset, size: integers(*size)?, stride: integers(*stride)? })
@@ -500,12 +417,5 @@ impl<'a> Machine<'a> {
 
     fn refuse(&self, constructor: &'static str, expected: &'static str) -> PickleDefect {
         PickleDefect::Arguments { constructor, offset: self.offset, expected }
-    }
-}
-
-fn integer(value: Value<'_>) -> Option<i64> {
-    match value {
-        Value::Integer(value) => Some(value),
-        _ => None,
     }
 }

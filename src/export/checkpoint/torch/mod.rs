@@ -5,6 +5,7 @@
 
 mod machine;
 mod state;
+mod value;
 mod zip;
 
 pub use machine::PickleDefect;

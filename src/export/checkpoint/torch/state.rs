@@ -1,6 +1,7 @@
 //! The tensors of a state dictionary: views of the container's members, checked.
 
-use super::machine::{Machine, Object, PickleDefect, TensorRef, Value};
+use super::machine::{Machine, PickleDefect};
+use super::value::{Object, TensorRef, Value};
 use super::zip::{self, ZipDefect};
 use crate::base::storage::{Blob, Storage};
 use crate::export::checkpoint::error::CheckpointError;
