@@ -164,7 +164,8 @@ fn embeddings() {
     let plain = of.constant(&[5, 64]);
     of.out(Op::Embedding, &[plain, ids], DType::F32, &[1, 3, 64]);
     of.out(Op::Embedding, &[plain, small], DType::F32, &[2, 64]);
-    for (bits, dtype, zero_points) in [(4, DType::U8, false), (4, DType::U8, true), (2, DType::U8, false), (8, DType::I8, false)]
+    for (bits, dtype, zero_points) in
+        [(4, DType::U8, false), (4, DType::U8, true), (2, DType::U8, false), (8, DType::I8, false)]
     {
         let table = table(&mut of, bits, dtype, zero_points);
         of.out(Op::Embedding, &[table, ids], DType::F32, &[1, 3, 64]);
