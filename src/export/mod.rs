@@ -11,6 +11,7 @@ pub mod lower;
 mod method;
 pub mod model;
 pub mod quantize;
+pub mod shard;
 pub mod scratch;
 #[cfg(test)]
 pub(crate) mod testing;
