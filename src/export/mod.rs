@@ -20,6 +20,7 @@ pub mod report;
 pub mod resources;
 mod schedule;
 pub mod scratch;
+pub mod shard;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tokens;

@@ -2,6 +2,7 @@
 
 use super::checkpoint::{Checkpoint, Format, Source};
 use super::clock::Clock;
+use super::lower::qnn::QnnOptions;
 use super::lower::{self, Assets};
 use super::options::{self, Backend, Choice, Mode, Options};
 use super::progress::{Progress, Stage};
@@ -17,6 +18,8 @@ use crate::error::{Context, Error, Result, Status};
 use crate::graph::Graph;
 use crate::passes::PassManager;
 use crate::pte::{ExecutionPlan, Program};
+use crate::qnn::compiler::CompilerOptions;
+use crate::qnn::{LibraryOptions, QnnLibrary, Soc};
 use crate::tensor::DType;
 use crate::tokenizer::{TokenId, Tokenizer};
 use std::path::{Path, PathBuf};
@@ -24,6 +27,9 @@ use std::sync::Arc;
 
 /// Most tokens that calibration reads at once: its reference interpreter keeps a mask and scores of that size squared.
 const MAX_WINDOW: usize = 128;
+
+/// Most tokens of calibration altogether.
+const MAX_TOKENS: usize = 2048;
 
 /// Constants up to this many bytes stay in memory.
 const SMALL: usize = 4096;
@@ -64,15 +70,15 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Report> {
     Have::at(&folder).check(Need::of(options, config, widened), &folder)?;
     report.facts = facts(options, &checkpoint);
     report.tokenizer = tokenizer.as_ref().map(|found| found.path.clone());
-    let scratch = Arc::new(Scratch::new(&folder)?);
     let mut setup = Setup {
         recipe: schedule::recipe(options, config)?,
         calibration: Arc::default(),
-        store: Arc::new(CodeStore::new(keep(&scratch))),
+        store: Arc::new(CodeStore::new(keep(Scratch::new(&folder)?))),
     };
     report.passes = schedule::all(options, &setup)?.names();
 
-    let need = schedule::Need::of(options, &setup.recipe);
+    let has_text = tokenizer.is_some() || matches!(options.calibration, options::Calibration::TokenFile(_));
+    let need = schedule::Need::of(options, &setup.recipe, has_text);
     if need != schedule::Need::NOTHING {
         let tokenizer = tokenizer.as_ref().map(|found| &*found.tokenizer);
         let (graph, text) = for_calibration(options, &checkpoint, tokenizer, &mut clock)?;
@@ -98,9 +104,9 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Report> {
         return Ok(report);
     }
 
-    clock.begin(Stage::Lower, graphs.len());
-    let mut assets = Assets::new(keep(&scratch));
-    let plans = lower(options, &graphs, &mut assets, &mut clock)?;
+    // The library composes a context without telling how far it is.
+    clock.begin(Stage::Lower, if options.backend == Backend::Qnn { 0 } else { graphs.len() });
+    let (assets, plans) = lower(options, &graphs, &setup.store, &mut clock)?;
     report.methods = methods(&graphs, &plans);
     let metadata = match options.mode {
         Mode::Dynamic => emit::dynamic_metadata(config, &specs[0]),
@@ -110,10 +116,13 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Report> {
 
     clock.begin(Stage::Save, 0);
     let program = emit::assemble(assets, plans, metadata);
-    program.save(&options.output)?;
     if let Some(found) = &tokenizer {
         report.beside = found.save()?;
     }
+    program.save(&options.output).inspect_err(|_| {
+        // A tokenizer without its program is of no use; one that cannot be removed does no harm.
+        report.beside.iter().for_each(|path| _ = std::fs::remove_file(path));
+    })?;
     report.output = Some(written(&options.output, &program)?);
     report.peak_memory = resources::peak_memory();
     report.timings = clock.stop();
@@ -121,8 +130,7 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Report> {
 }
 
 /// Takes large constants to the temporary file.
-fn keep(scratch: &Arc<Scratch>) -> Keep {
-    let scratch = Arc::clone(scratch);
+fn keep(scratch: Scratch) -> Keep {
     Box::new(move |bytes| match bytes.len() {
         0..=SMALL => Ok(Blob::from_vec(bytes)),
         _ => scratch.append(&bytes),
@@ -146,12 +154,15 @@ fn for_calibration(
     progress.begin(Stage::Calibrate, 0);
     let config = checkpoint.config();
     let context = options.lengths.context();
-    let mut text = tokens::calibration(options, tokenizer)?;
-    text.truncate(context.max(MAX_WINDOW));
     let window = context.min(MAX_WINDOW);
-    if matches!(options.calibration, options::Calibration::Prompt(_)) {
-        text = continuation::extend((config, checkpoint), text, window)?;
+    let mut texts = tokens::calibration(options, tokenizer)?;
+    if matches!(options.calibration, options::Calibration::Prompts(_)) {
+        for text in &mut texts {
+            *text = continuation::extend((config, checkpoint), std::mem::take(text), window)?;
+        }
     }
+    let mut text = texts.concat();
+    text.truncate(MAX_TOKENS);
     let window = window.min(text.len());
     let spec = MethodSpec::Static {
         name: "calibration".into(),
@@ -207,24 +218,39 @@ fn rewrite(passes: &PassManager, options: &Options, graphs: &mut [Graph], progre
     Ok(())
 }
 
-/// The graphs as methods.
+/// The graphs as methods; what is large goes where `store` keeps its bytes.
 fn lower(
     options: &Options,
     graphs: &[Graph],
-    assets: &mut Assets,
+    store: &Arc<CodeStore>,
     progress: &mut dyn Progress,
-) -> Result<Vec<ExecutionPlan>> {
+) -> Result<(Assets, Vec<ExecutionPlan>)> {
+    let mut assets = Assets::new(Arc::clone(store));
+    if options.backend == Backend::Qnn {
+        let target = &options.qnn;
+        let library = LibraryOptions { path: target.lib_dir.clone(), ..LibraryOptions::default() };
+        let mut compiler = CompilerOptions::new(Soc::named(&target.soc_model)?);
+        compiler.weight_sharing = target.weight_sharing;
+        let qnn = QnnOptions {
+            library: QnnLibrary::load(&library)?,
+            compiler,
+            shards: target.num_sharding,
+            share_spill_fill: target.num_sharding > 1,
+            store: Arc::clone(store),
+        };
+        let plans = lower::qnn::lower(graphs, &qnn, &mut assets)?;
+        return Ok((assets, plans));
+    }
     let mut plans = Vec::with_capacity(graphs.len());
     for graph in graphs {
         let plan = match options.backend {
-            Backend::Portable => lower::portable::lower(graph, assets),
-            Backend::Xnnpack => lower::xnnpack::lower(graph, assets),
-            Backend::Qnn => return Err(Error::new(Status::NotSupported, "not wired")),
+            Backend::Xnnpack => lower::xnnpack::lower(graph, &mut assets),
+            _ => lower::portable::lower(graph, &mut assets),
         };
         plans.push(plan.with_context(|| format!("method {}", graph.name))?);
         progress.step();
     }
-    Ok(plans)
+    Ok((assets, plans))
 }
 
 fn methods(graphs: &[Graph], plans: &[ExecutionPlan]) -> Vec<Method> {

@@ -2,12 +2,11 @@
 //! each pass declares.
 
 use super::ModelConfig;
+use super::lower::qnn::{self, FitBlockScales};
 use super::options::{Backend, Choice, KvBits, Mode, Observer, Options, Ptq, WeightScales};
 use super::quantize::passes::{Setup, for_setup};
 use super::quantize::{EmbeddingFormat, LinearRule, QuantizeError, RangeMethod, Recipe, ScaleMethod, WeightFormat};
-use crate::passes::{
-    self, ConstantFold, DeadCode, DecomposeRotary, DecomposeSwiGlu, Pass, PassError, PassManager, Simplify,
-};
+use crate::passes::{self, ConstantFold, DeadCode, Pass, PassError, PassManager, Simplify};
 
 /// The share of elements at each end that the percentile observer leaves out.
 const PERCENTILE: f64 = 1e-4;
@@ -41,8 +40,8 @@ pub(super) fn recipe(options: &Options, config: &ModelConfig) -> Result<Recipe, 
         Observer::Mse => RangeMethod::Mse,
     };
     recipe.scales = match options.weight_scales {
-        WeightScales::AbsMax => ScaleMethod::AbsMax,
-        WeightScales::Search | WeightScales::Feedback => ScaleMethod::Search,
+        Some(WeightScales::AbsMax) => ScaleMethod::AbsMax,
+        _ => ScaleMethod::Search,
     };
     Ok(recipe)
 }
@@ -72,6 +71,10 @@ pub(super) fn float(options: &Options) -> Result<PassManager, PassError> {
 pub(super) fn all(options: &Options, setup: &Setup) -> Result<PassManager, PassError> {
     let mut list = decompositions(options);
     list.extend(for_setup(setup));
+    let has_blocks = setup.recipe.linear.is_some_and(|linear| linear.block.is_some());
+    if options.backend == Backend::Qnn && has_blocks {
+        list.push(Box::new(FitBlockScales));
+    }
     list.push(Box::new(DeadCode));
     chosen(options, list)
 }
@@ -108,10 +111,15 @@ pub(super) struct Need {
 impl Need {
     pub const NOTHING: Self = Self { ranges: false, moments: false };
 
-    pub fn of(options: &Options, recipe: &Recipe) -> Self {
+    /// `has_text` says whether there is a text without asking for one.
+    pub fn of(options: &Options, recipe: &Recipe, has_text: bool) -> Self {
+        let feedback = match options.weight_scales {
+            Some(asked) => asked == WeightScales::Feedback,
+            None => has_text,
+        };
         Self {
             ranges: options.backend == Backend::Qnn || options.kv_bits != KvBits::B32,
-            moments: options.weight_scales == WeightScales::Feedback && recipe.linear.is_some(),
+            moments: recipe.linear.is_some() && feedback,
         }
     }
 }
@@ -119,7 +127,7 @@ impl Need {
 /// The portable operators and XNNPACK know plain operations only, but for attention over a cache as one operator.
 fn decompositions(options: &Options) -> Vec<Box<dyn Pass>> {
     if options.backend == Backend::Qnn {
-        return vec![Box::new(DecomposeRotary), Box::new(DecomposeSwiGlu)];
+        return qnn::decompositions();
     }
     let mut list: Vec<Box<dyn Pass>> = passes::export_decompositions();
     if options.mode == Mode::Dynamic && options.custom_sdpa {

@@ -75,11 +75,11 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     })
 }
 
-/// What the model is calibrated on. A text begins with the beginning-of-sequence token.
+/// The texts that the model is calibrated on. Each begins with the beginning-of-sequence token.
 ///
 /// # Errors
 /// A file that cannot be read, is no text or no list of tokens; a text without a tokenizer to read it.
-pub fn calibration(options: &Options, tokenizer: Option<&dyn Tokenizer>) -> Result<Vec<TokenId>> {
+pub fn calibration(options: &Options, tokenizer: Option<&dyn Tokenizer>) -> Result<Vec<Vec<TokenId>>> {
     let encode = |text: &str| match tokenizer {
         Some(tokenizer) => tokenizer.encode(text, Specials { bos: 1, eos: 0 }),
         None => Err(Error::new(
@@ -88,19 +88,20 @@ pub fn calibration(options: &Options, tokenizer: Option<&dyn Tokenizer>) -> Resu
         )),
     };
     match &options.calibration {
-        Calibration::Prompt(text) => encode(text),
+        Calibration::Prompts(texts) => texts.iter().map(|text| encode(text)).collect(),
         Calibration::TextFile(path) => {
             let text = String::from_utf8(read(path)?);
-            encode(&text.map_err(|error| {
+            let text = text.map_err(|error| {
                 let at = error.utf8_error().valid_up_to();
                 damaged(path, format!("it is not UTF-8 at byte {at}"))
-            })?)
+            })?;
+            Ok(vec![encode(&text)?])
         }
         Calibration::TokenFile(path) => {
             let bytes = read(path)?;
             let (ids, rest) = bytes.as_chunks::<8>();
             match rest.is_empty() {
-                true => Ok(ids.iter().map(|id| TokenId::from_le_bytes(*id)).collect()),
+                true => Ok(vec![ids.iter().map(|id| TokenId::from_le_bytes(*id)).collect()]),
                 false => Err(damaged(path, format!("{} bytes are no 64-bit tokens", bytes.len()))),
             }
         }
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
     use crate::export::options::Backend;
 
-    fn tokens(calibration_of: Calibration) -> Result<Vec<TokenId>> {
+    fn tokens(calibration_of: Calibration) -> Result<Vec<Vec<TokenId>>> {
         let mut options = Options::new("model.bin".into(), "model.pte".into(), Backend::Qnn);
         options.calibration = calibration_of;
         calibration(&options, None)
@@ -143,7 +144,7 @@ mod tests {
             std::fs::write(file.path(), bytes).unwrap();
             tokens(Calibration::TokenFile(file.path().into()))
         };
-        assert_eq!(ids(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]).unwrap(), [1, 256]);
+        assert_eq!(ids(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]).unwrap(), [[1, 256]]);
         let error = ids(&[0; 9]).unwrap_err();
         assert_eq!(error.status(), Status::InvalidExternalData);
         assert!(error.chain().ends_with("9 bytes are no 64-bit tokens"), "{error:?}");
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_text_without_a_tokenizer_is_an_error() {
-        let error = tokens(Calibration::Prompt("Once".into())).unwrap_err();
+        let error = tokens(Calibration::Prompts(vec!["Once".into()])).unwrap_err();
         assert!(error.status() == Status::InvalidArgument && error.chain().contains("no tokenizer"), "{error:?}");
     }
 

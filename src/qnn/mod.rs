@@ -41,7 +41,7 @@ mod tensor_info;
 mod version;
 
 pub use backend::{BlobInfo, DelegateError, QnnBackend, QnnOptions};
-pub use binary_info::{BinaryInfo, GraphInfo, InfoError};
+pub use binary_info::{BinaryInfo, GraphInfo, InfoError, spill_fill_bytes};
 pub use binding::BindingError;
 pub use blob::{BlobError, DelegateBlob, Layout};
 pub use codes::code_name;

@@ -9,6 +9,7 @@ mod error;
 mod memory;
 mod plan;
 pub mod portable;
+pub mod qnn;
 mod symbols;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ pub use error::OptionsError;
 
 use super::{KvLayout, MethodSpec, ModelConfig};
 use crate::base::text::edit_distance;
-use crate::qnn;
+use crate::qnn::{SOCS, Soc};
 use crate::runner::LookaheadConfig;
 use crate::tensor::DType;
 use std::path::PathBuf;
@@ -51,8 +51,8 @@ pub struct Options {
     pub group_size: Option<usize>,
     /// How ranges of activations are found.
     pub observer: Observer,
-    /// How scales of weights are found.
-    pub weight_scales: WeightScales,
+    /// How scales of weights are found. `None`: with error feedback where there is a text to calibrate on.
+    pub weight_scales: Option<WeightScales>,
     /// Token embedding as an operator on the CPU over few bits.
     pub embedding: Option<EmbeddingQuantization>,
     /// What activations are observed on.
@@ -107,9 +107,9 @@ impl std::str::FromStr for EmbeddingQuantization {
 /// What activations are observed on, and what the quantized model is judged by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Calibration {
-    /// A text, followed by what the float model makes of it, as upstream does with its `--prompt`.
-    Prompt(String),
-    /// A text file, as far as the context reaches.
+    /// Texts, each followed by what the float model makes of it, as upstream does with its `--prompt`.
+    Prompts(Vec<String>),
+    /// A text file.
     TextFile(PathBuf),
     /// Token ids, little-endian 64-bit, as `qnn_llama_runner --tokenized_prompt` reads them.
     TokenFile(PathBuf),
@@ -164,9 +164,9 @@ impl Options {
             },
             group_size: None,
             observer: Observer::MinMax,
-            weight_scales: WeightScales::Search,
+            weight_scales: None,
             embedding: None,
-            calibration: Calibration::Prompt("Once upon a time".into()),
+            calibration: Calibration::Prompts(vec!["Once upon a time".into()]),
             qnn: QnnTarget { soc_model: "SM8650".into(), num_sharding: 1, weight_sharing: false, lib_dir: None },
             passes: PassChoices::default(),
         }
@@ -228,9 +228,9 @@ impl Options {
             return Err(OptionsError::NothingToShare);
         }
         let name = &self.qnn.soc_model;
-        if is_qnn && !socs().any(|soc| soc == name) {
-            let nearest = socs().min_by_key(|soc| edit_distance(soc, name)).unwrap_or_default();
-            return Err(OptionsError::UnknownSoc { name: name.clone(), nearest });
+        if is_qnn && Soc::named(name).is_err() {
+            let nearest = SOCS.iter().map(|soc| soc.name).min_by_key(|soc| edit_distance(soc, name));
+            return Err(OptionsError::UnknownSoc { name: name.clone(), nearest: nearest.unwrap_or_default() });
         }
         Ok(())
     }
@@ -320,11 +320,6 @@ impl Options {
             }],
         }
     }
-}
-
-/// Every SoC that has a name.
-fn socs() -> impl Iterator<Item = &'static str> {
-    (0..=u32::from(u8::MAX)).filter_map(qnn::soc_name)
 }
 
 /// Rows of a lookahead step: a window of guesses and as many candidates, each of `ngram - 1` tokens (upstream PR 11437).

@@ -32,6 +32,6 @@ pub use layerwise::quantize_layerwise;
 pub use matrix::Matrix;
 pub use recipe::{Activations, DYNAMIC_BLOCK, EmbeddingFormat, LinearRule, Recipe};
 pub use scale::{Grid, ScaleMethod, ScaleType};
-pub use store::{CodeStore, Keep, in_memory};
+pub use store::{CodeStore, Keep};
 pub use weight::{Knowledge, QuantizedMatrix, WeightFormat, quantize};
 pub use window::{MASKED, Windows};

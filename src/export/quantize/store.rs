@@ -12,11 +12,6 @@ use std::fmt;
 /// Takes the bytes of a new constant to where they stay: a temporary file, or memory.
 pub type Keep = Box<dyn Fn(Vec<u8>) -> Result<Blob> + Send + Sync>;
 
-/// Keeps constants in memory.
-pub fn in_memory() -> Keep {
-    Box::new(|bytes| Ok(Blob::from_vec(bytes)))
-}
-
 /// Codes of one model by the names of their weights, and by their format: a table that is also the head has two. Graphs
 /// that take a weight from one store share its bytes.
 pub struct CodeStore {
@@ -46,7 +41,7 @@ impl CodeStore {
 
     /// An empty one in memory.
     pub fn in_memory() -> Self {
-        Self::new(in_memory())
+        Self::new(Box::new(|bytes| Ok(Blob::from_vec(bytes))))
     }
 
     /// Keeps the bytes of a constant that is no weight.

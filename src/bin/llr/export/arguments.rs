@@ -76,14 +76,14 @@ pub struct Arguments {
     /// How ranges of activations are found.
     #[arg(long, value_parser = choice::<Observer>(), default_value = "minmax", help_heading = "Quantization")]
     observer: Observer,
-    /// How scales of weights are found.
-    #[arg(long, value_parser = choice::<WeightScales>(), default_value = "search", help_heading = "Quantization")]
-    weight_scales: WeightScales,
+    /// How scales of weights are found [default: feedback, or search without a tokenizer]
+    #[arg(long, value_parser = choice::<WeightScales>(), help_heading = "Quantization")]
+    weight_scales: Option<WeightScales>,
     /// Token embedding on the CPU in so many bits and groups of so many elements, as in 4,32.
     #[arg(short = 'E', long = "embedding-quantize", value_name = "BITS,GROUP",
           value_parser = embedding, help_heading = "Quantization")]
     embedding: Option<EmbeddingQuantization>,
-    /// Prompts for the run afterwards, a turn each; the first also calibrates, where nothing else does.
+    /// Prompts for the run afterwards, a turn each; they also calibrate, where nothing else does.
     #[arg(long, value_name = "TEXT", num_args = 1.., default_value = "Once upon a time", help_heading = "Quantization")]
     prompt: Vec<String>,
     /// Calibrate on this text.
@@ -188,7 +188,7 @@ impl Arguments {
         options.calibration = match (&self.calibration_text, &self.calibration_tokens) {
             (Some(text), _) => Calibration::TextFile(text.clone()),
             (_, Some(tokens)) => Calibration::TokenFile(tokens.clone()),
-            _ => Calibration::Prompt(self.prompt[0].clone()),
+            _ => Calibration::Prompts(self.prompt.clone()),
         };
         options.qnn = QnnTarget {
             soc_model: self.soc_model.clone(),

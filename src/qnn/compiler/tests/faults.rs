@@ -35,11 +35,10 @@ fn o17_a_call_that_fails_leaves_nothing_behind() {
         (Call::ContextGetBinarySize, "QnnContext_getBinarySize"),
         (Call::ContextGetBinary, "QnnContext_getBinary"),
     ];
-    for (call, name) in calls {
-        let made = fake.calls(call);
-        assert!(made > 0, "{call:?} is never made");
-        let each_run = u32::try_from(made).unwrap();
-        for successes in 0..if call == Call::LogCreate { 1 } else { each_run.min(14) } {
+    let each_run = calls.map(|(call, _)| u32::try_from(fake.calls(call)).unwrap());
+    for ((call, name), count) in calls.into_iter().zip(each_run) {
+        assert!(count > 0, "{call:?} is never made");
+        for successes in 0..count {
             let before = fake.calls(call);
             fake.fail_later(call, successes, 1002);
             let error = compile(&library, &graphs, &options()).unwrap_err();
@@ -47,9 +46,6 @@ fn o17_a_call_that_fails_leaves_nothing_behind() {
             assert_eq!((error.call, error.number()), (name, 1002));
             assert_eq!(fake.calls(call), before + successes as usize + 1);
             assert_eq!((fake.live(), fake.misuse()), (vec![], vec![]), "{call:?} after {successes}");
-            if fake.calls(call) > 400 {
-                break;
-            }
         }
     }
 }

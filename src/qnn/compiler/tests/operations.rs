@@ -134,7 +134,7 @@ fn encodings_and_types_are_converted() {
 fn movements_between_encodings_convert() {
     let mut sketch = Sketch::new("converting_concat");
     let x = sketch.input(DType::U16, &[1, 4, 8], ONE);
-    let y = sketch.input(DType::U8, &[1, 4, 8], [-0.5, 0.5]);
+    let y = sketch.input(DType::U16, &[1, 4, 8], [-0.5, 0.5]);
     let z = sketch.node(Op::Concat { axis: 1 }, &[x, y], DType::U16, (&[1, 8, 8], [-2.0, 2.0]));
     check(&sketch.finish(&[z]), 0, 1);
 }
