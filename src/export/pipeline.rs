@@ -58,22 +58,30 @@ pub fn passes(options: &Options) -> Result<Vec<&'static str>> {
 /// tokenizer, the calibration, the passes and the lowering; `AccessFailed` when a file cannot be written.
 pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Report> {
     options.check()?;
+    let folder = Folder::of(&options.output)?;
+    let report = export(options, &folder.path, progress)?;
+    if report.output.is_some() {
+        folder.keep();
+    }
+    Ok(report)
+}
+
+fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Result<Report> {
     let mut clock = Clock::new(progress);
     let mut report = Report::default();
 
     clock.begin(Stage::Open, 0);
-    let folder = folder(&options.output)?;
-    let checkpoint = open(options, Some(&folder))?;
+    let checkpoint = open(options, Some(folder))?;
     let config = checkpoint.config();
     let tokenizer = tokens::Found::of(options, &checkpoint)?;
     let widened = if checkpoint.format() == Format::Gguf { 4 * checkpoint.totals().parameters } else { 0 };
-    Have::at(&folder).check(Need::of(options, config, widened), &folder)?;
+    Have::at(folder).check(Need::of(options, config, widened), folder)?;
     report.facts = facts(options, &checkpoint);
     report.tokenizer = tokenizer.as_ref().map(|found| found.path.clone());
     let mut setup = Setup {
         recipe: schedule::recipe(options, config)?,
         calibration: Arc::default(),
-        store: Arc::new(CodeStore::new(keep(Scratch::new(&folder)?))),
+        store: Arc::new(CodeStore::new(keep(Scratch::new(folder)?))),
     };
     report.passes = schedule::all(options, &setup)?.names();
 
@@ -187,19 +195,42 @@ fn counted(progress: &mut dyn Progress, stage: Stage) -> impl FnMut(usize, usize
     }
 }
 
-/// The folder of the output, made where it is not there.
-fn folder(output: &Path) -> Result<PathBuf> {
-    let folder = match output.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    };
-    if output.is_dir() {
-        return Err(Error::new(Status::InvalidArgument, format!("the output {} is a folder", output.display())));
+/// The folder of the output, which goes again if it was made for nothing.
+struct Folder {
+    path: PathBuf,
+    /// Folders that were not there before, the innermost first.
+    made: Vec<PathBuf>,
+}
+
+impl Folder {
+    /// Makes it where it is not there.
+    fn of(output: &Path) -> Result<Self> {
+        if output.is_dir() {
+            return Err(Error::new(Status::InvalidArgument, format!("the output {} is a folder", output.display())));
+        }
+        let path = match output.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let missing = path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+        let folder = Self { made: missing.map(Path::to_owned).collect(), path: path.clone() };
+        std::fs::create_dir_all(&path).map_err(|error| {
+            Error::new(Status::AccessFailed, format!("cannot make the folder {}: {error}", path.display()))
+        })?;
+        Ok(folder)
     }
-    std::fs::create_dir_all(&folder).map_err(|error| {
-        Error::new(Status::AccessFailed, format!("cannot make the folder {}: {error}", folder.display()))
-    })?;
-    Ok(folder)
+
+    /// There is something in it now.
+    fn keep(mut self) {
+        self.made.clear();
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // One that others have put something into stays, as it should.
+        self.made.iter().for_each(|folder| _ = std::fs::remove_dir(folder));
+    }
 }
 
 /// Runs the passes on every graph and shows each where that was asked for.
