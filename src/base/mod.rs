@@ -1,4 +1,4 @@
-//! What every room may use: aligned memory, mapped files, flatbuffers, environment knobs, the log sink, a hash.
+//! What every room may use: aligned memory, mapped files, flatbuffers, environment knobs, the log sink, a hash, names.
 
 pub mod aligned;
 pub mod env;
@@ -6,3 +6,4 @@ pub mod flatbuffer;
 pub mod fnv;
 pub mod log;
 pub mod storage;
+pub mod text;

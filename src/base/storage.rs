@@ -44,6 +44,19 @@ impl Storage {
         let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|error| fail(error.to_string()))?;
         Ok(Arc::new(Self::Mapped(map)))
     }
+
+    /// Maps a range of an open file, which must be written already and not change afterwards.
+    pub(crate) fn map_range(file: &File, range: Range<u64>) -> std::io::Result<Arc<Self>> {
+        if range.is_empty() {
+            return Ok(Arc::new(Self::Owned(Vec::new())));
+        }
+        let inside = file.metadata()?.len() >= range.end;
+        let len = usize::try_from(range.end - range.start).ok().filter(|_| inside);
+        let len = len.ok_or_else(|| std::io::Error::other(format!("bytes {range:?} are not in the file")))?;
+        // SAFETY: as in `map`; the range was in the file just now, and the caller holds the file for its own use.
+        let map = unsafe { memmap2::MmapOptions::new().offset(range.start).len(len).map(file) }?;
+        Ok(Arc::new(Self::Mapped(map)))
+    }
 }
 
 impl Deref for Storage {

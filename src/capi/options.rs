@@ -73,7 +73,8 @@ pub unsafe extern "C" fn llr_runner_options_free(options: *mut llr_runner_option
     })
 }
 
-/// The .pte file. Required: there is no default. UTF-8, `path_len` bytes.
+/// The .pte file. Default: a small story-telling model that is part of this library, with its own tokenizer. UTF-8,
+/// `path_len` bytes.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
 ///
@@ -94,8 +95,8 @@ pub unsafe extern "C" fn llr_runner_options_set_model_path(
     unsafe { guard_set(options, set) }
 }
 
-/// The tokenizer file: llama2.c .bin, SentencePiece .model, tiktoken or tokenizer.json. Required: there is no
-/// default. UTF-8, `path_len` bytes.
+/// The tokenizer file: llama2.c .bin, SentencePiece .model, tiktoken or tokenizer.json. Required with a
+/// model path; the built-in model brings its own. UTF-8, `path_len` bytes.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
 ///

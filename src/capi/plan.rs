@@ -21,8 +21,10 @@ pub(super) struct Settings {
 /// Options that have been found complete and consistent.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
-    pub(super) model_path: PathBuf,
-    pub(super) tokenizer_path: PathBuf,
+    /// `None`: the built-in one.
+    pub(super) model_path: Option<PathBuf>,
+    /// `None`, which only goes with the built-in model: that model's.
+    pub(super) tokenizer_path: Option<PathBuf>,
     pub(super) program: ProgramOptions,
     pub(super) runner: RunnerOptions,
 }
@@ -30,8 +32,12 @@ pub(super) struct Plan {
 impl Settings {
     /// Checks everything that can be known without reading a file's content.
     pub(super) fn plan(&self) -> Result<Plan> {
-        let model_path = chosen_file(self.model_path.as_deref(), "model")?;
-        let tokenizer_path = chosen_file(self.tokenizer_path.as_deref(), "tokenizer")?;
+        let chosen = |path: &Option<PathBuf>, what| path.as_deref().map(|path| chosen_file(path, what)).transpose();
+        let model_path = chosen(&self.model_path, "model")?;
+        let tokenizer_path = chosen(&self.tokenizer_path, "tokenizer")?;
+        if model_path.is_some() && tokenizer_path.is_none() {
+            return Err(invalid("the options name no tokenizer file".into()));
+        }
         let runner = RunnerOptions { lookahead: self.lookahead()?, ..self.runner.clone() };
         Ok(Plan { model_path, tokenizer_path, program: self.program.clone(), runner })
     }
@@ -45,8 +51,7 @@ impl Settings {
     }
 }
 
-fn chosen_file(path: Option<&Path>, what: &str) -> Result<PathBuf> {
-    let path = path.ok_or_else(|| invalid(format!("the options name no {what} file")))?;
+fn chosen_file(path: &Path, what: &str) -> Result<PathBuf> {
     let failed = |error: io::Error| {
         let status = match error.kind() {
             io::ErrorKind::NotFound => Status::NotFound,
@@ -86,9 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn file_that_was_not_named_is_refused() {
-        let want = (Status::InvalidArgument, "the options name no model file".to_owned());
-        assert_eq!(refused(|settings, _| settings.model_path = None), want);
+    fn without_a_model_the_built_in_one_is_taken() {
+        let plan = Settings::default().plan().unwrap();
+        assert_eq!((plan.model_path, plan.tokenizer_path), (None, None));
+    }
+
+    #[test]
+    fn a_model_without_a_tokenizer_is_refused() {
         let want = (Status::InvalidArgument, "the options name no tokenizer file".to_owned());
         assert_eq!(refused(|settings, _| settings.tokenizer_path = None), want);
     }

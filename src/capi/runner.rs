@@ -10,11 +10,13 @@ use super::pointer::{check_out, reference, slice, text};
 use super::stats::{llr_stats, llr_stats_callback};
 use super::status::llr_status;
 use super::stream::{Stream, llr_token_callback};
+use crate::builtin::{self, default_model};
 use crate::error::Result;
 use crate::runner::{Canceller, GenerationConfig, Prompt, Runner};
-use crate::{builtin, tokenizer};
+use crate::tokenizer;
 use parking_lot::Mutex;
 use std::ffi::{c_char, c_void};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -59,8 +61,14 @@ impl llr_runner {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
             let mut options = self.plan.runner.clone();
             options.load_started_ms = i64::try_from(now).ok();
-            let program = builtin::open_program(&self.plan.model_path, &self.plan.program)?;
-            let tokenizer = tokenizer::load(&self.plan.tokenizer_path)?;
+            let program = match &self.plan.model_path {
+                Some(path) => builtin::open_program(path, &self.plan.program),
+                None => builtin::open_default_program(&self.plan.program),
+            }?;
+            let tokenizer = match &self.plan.tokenizer_path {
+                Some(path) => tokenizer::load(path),
+                None => tokenizer::from_bytes(default_model::TOKENIZER, Path::new(default_model::NAME)),
+            }?;
             let runner = engine.insert(Runner::load(program, tokenizer, options)?);
             self.canceller.get_or_init(|| runner.canceller());
             let mut observed = self.observed.lock();
@@ -118,7 +126,7 @@ unsafe fn config_or_default(config: *const llr_generation_config) -> Result<Gene
 /// Makes a runner from options, to be freed by llr_runner_free. Checks the options and that the model and tokenizer
 /// files can be opened; reads neither (llr_runner_load does).
 ///
-/// Errors, after which `*out_runner` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL, a file not named, incomplete
+/// Errors, after which `*out_runner` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL, a model without a tokenizer, incomplete
 /// lookahead sizes), LLR_STATUS_NOT_FOUND and LLR_STATUS_ACCESS_FAILED (a file missing, unreadable, or a directory).
 ///
 /// # Safety
@@ -351,8 +359,8 @@ mod tests {
     fn runner_of_nothing() -> *mut llr_runner {
         let nowhere = PathBuf::from("nowhere");
         let plan = Plan {
-            model_path: nowhere.join("model.pte"),
-            tokenizer_path: nowhere.join("tokenizer.bin"),
+            model_path: Some(nowhere.join("model.pte")),
+            tokenizer_path: Some(nowhere.join("tokenizer.bin")),
             program: Default::default(),
             runner: RunnerOptions::default(),
         };

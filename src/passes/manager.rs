@@ -1,6 +1,7 @@
 //! Sorts passes by their dependencies and runs them.
 
 use super::Pass;
+use crate::base::text::edit_distance;
 use crate::error::{Context, Error, Result, Status};
 use crate::graph::Graph;
 
@@ -68,6 +69,12 @@ impl PassManager {
         Ok(manager)
     }
 
+    /// # Errors
+    /// [`PassError::Unknown`] when no pass has this name.
+    pub fn check(&self, name: &str) -> Result<(), PassError> {
+        self.find(name).map(|_| ())
+    }
+
     /// The order.
     pub fn names(&self) -> Vec<&'static str> {
         self.passes.iter().map(|pass| pass.name()).collect()
@@ -91,7 +98,7 @@ impl PassManager {
     fn find(&self, name: &str) -> Result<usize, PassError> {
         self.passes.iter().position(|pass| pass.name() == name).ok_or_else(|| PassError::Unknown {
             name: name.to_owned(),
-            nearest: self.names().into_iter().min_by_key(|known| distance(known, name)).unwrap_or("(none)"),
+            nearest: self.names().into_iter().min_by_key(|known| edit_distance(known, name)).unwrap_or("(none)"),
         })
     }
 
@@ -134,21 +141,6 @@ fn cycle(left: &[Box<dyn Pass>]) -> Vec<&'static str> {
         }
         path.push(next);
     }
-}
-
-/// Edit distance (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

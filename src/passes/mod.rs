@@ -10,6 +10,10 @@ mod causal;
 mod common_subexpressions;
 mod constant_fold;
 mod dead_code;
+mod decompose_attention;
+mod decompose_rms_norm;
+mod decompose_rotary;
+mod decompose_swiglu;
 mod fuse_attention;
 mod fuse_dynamic_quant_linear;
 mod fuse_rms_norm;
@@ -17,12 +21,17 @@ mod fuse_rotary;
 mod fuse_swiglu;
 mod manager;
 mod matching;
+mod parts;
 mod simplify;
 #[cfg(test)]
 mod tests;
 
 pub use constant_fold::ConstantFold;
 pub use dead_code::DeadCode;
+pub use decompose_attention::DecomposeAttention;
+pub use decompose_rms_norm::DecomposeRmsNorm;
+pub use decompose_rotary::DecomposeRotary;
+pub use decompose_swiglu::DecomposeSwiGlu;
 pub use fuse_attention::FuseAttention;
 pub use fuse_dynamic_quant_linear::FuseDynamicQuantLinear;
 pub use fuse_rms_norm::FuseRmsNorm;
@@ -67,4 +76,9 @@ pub fn standard() -> PassManager {
         Box::new(DeadCode),
     ];
     PassManager::new(passes).expect("the standard passes have no cycle, as a test pins")
+}
+
+/// What takes fused operations apart, for lowerings whose backend lacks them; each picks its own from these.
+pub fn export_decompositions() -> Vec<Box<dyn Pass>> {
+    vec![Box::new(DecomposeRmsNorm), Box::new(DecomposeRotary), Box::new(DecomposeSwiGlu), Box::new(DecomposeAttention)]
 }

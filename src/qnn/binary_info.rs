@@ -172,6 +172,47 @@ impl BinaryInfo {
     }
 }
 
+/// The largest buffer that a graph of `binary` has for what does not fit on the chip, in bytes; 0 where the library does
+/// not say.
+pub fn spill_fill_bytes(library: &QnnLibrary, binary: &[u8]) -> Result<u64> {
+    let api = library.system()?;
+    let lock = QnnLock::acquire();
+    let context = SystemContext { api, lock: &lock, handle: api.context_create(&lock)? };
+    // SAFETY: the handle is fresh.
+    let info = unsafe { api.binary_info(&lock, context.handle, binary) }?;
+    // SAFETY: a non-null answer is valid as long as `context`; every version begins with its number.
+    if info.is_null() || unsafe { (*info).version } != sys::QNN_SYSTEM_CONTEXT_BINARY_INFO_VERSION_3 {
+        return Ok(0);
+    }
+    // SAFETY: the version says that this member holds.
+    let v3 = unsafe { &(*info).u.v3 };
+    let count = check_list(v3.graphs, v3.numGraphs, "context binary", "graphs", MAX_GRAPHS)?;
+    // SAFETY: each index is below the count, and the library fills every entry.
+    let sizes = (0..count).map(|index| unsafe { graph_spill_fill(&*v3.graphs.add(index)) });
+    Ok(sizes.max().unwrap_or(0))
+}
+
+/// # Safety
+/// `graph` must be as libQnnSystem.so gives it.
+unsafe fn graph_spill_fill(graph: &sys::QnnSystemContext_GraphInfo_t) -> u64 {
+    if graph.version != sys::QNN_SYSTEM_CONTEXT_GRAPH_INFO_VERSION_3 {
+        return 0;
+    }
+    // SAFETY: the version says that this member holds.
+    let v3 = unsafe { graph.u.v3 };
+    let wanted = size_of::<sys::QnnHtpSystemContext_GraphBlobInfo_t>();
+    if v3.graphBlobInfo.is_null() || (v3.graphBlobInfoSize as usize) < wanted {
+        return 0;
+    }
+    let blob = v3.graphBlobInfo.cast::<sys::QnnHtpSystemContext_GraphBlobInfo_t>();
+    // SAFETY: the blob has at least this many bytes, says its size.
+    let blob = unsafe { blob.read_unaligned() };
+    if blob.version == GRAPH_BLOB_VERSION { blob.spillFillBufferSize } else { 0 }
+}
+
+/// The one version in which the size of the buffer stands first.
+const GRAPH_BLOB_VERSION: u32 = 1;
+
 /// Refuses a count above `max`, and a null pointer where there should be something.
 fn check_list<T>(list: *const T, count: u32, place: &str, what: &'static str, max: u32) -> Result<usize> {
     if count > max {

@@ -3,6 +3,7 @@
 //!
 //! Nothing in it is needed to run a context binary, so what cannot be read is `None`, and loading goes on.
 
+use super::soc::Soc;
 use crate::base::flatbuffer::{Buffer, Fields, Scalar, Table, build};
 use crate::pte::CompileSpec;
 
@@ -39,6 +40,8 @@ pub struct CompileOptions {
 /// The part for the HTP library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HtpOptions {
+    /// Largest spill-fill buffer of all contexts in bytes, which they then share; 0 where it is not known.
+    pub max_spill_fill: u32,
     /// Power mode, 0 (default) to 8; 2 is burst.
     pub performance_mode: u32,
     /// 0 quantized, 1 half precision.
@@ -104,6 +107,7 @@ impl CompileOptions {
         let htp = table(backend, 1);
         let htp_options = || {
             Some(HtpOptions {
+                max_spill_fill: number(htp, 0)?,
                 performance_mode: number(htp, 1)?,
                 precision: number(htp, 2)?,
                 pd_session: number(htp, 3)?,
@@ -133,6 +137,7 @@ impl CompileOptions {
         let mut backend = with(Fields::new(), 0, self.backend_type);
         if let Some(htp) = self.htp {
             let fields = Fields::new()
+                .scalar(0, htp.max_spill_fill)
                 .scalar(1, htp.performance_mode)
                 .scalar(2, htp.precision)
                 .scalar(3, htp.pd_session)
@@ -193,30 +198,7 @@ fn with<'a, T: Scalar>(fields: Fields<'a>, id: u16, value: Option<T>) -> Fields<
 
 /// Name of a SoC model.
 pub fn soc_name(model: u32) -> Option<&'static str> {
-    Some(match model {
-        30 => "SM8350",
-        36 => "SM8450",
-        39 => "SA8295",
-        42 => "SM8475",
-        43 => "SM8550",
-        45 => "SXR1230P",
-        46 => "SSG2115P",
-        52 => "SA8255",
-        53 => "SXR2230P",
-        57 => "SM8650",
-        58 => "SSG2125P",
-        60 => "SC8380XP",
-        69 => "SM8750",
-        72 => "SA8797",
-        75 => "SXR2330P",
-        77 => "QCS9100",
-        87 => "SM8850",
-        93 => "QCM6490",
-        95 => "SAR2230P",
-        96 => "SW6100",
-        97 => "SM8845",
-        _ => return None,
-    })
+    Soc::of_model(model).map(|soc| soc.name)
 }
 
 #[cfg(test)]

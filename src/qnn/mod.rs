@@ -19,6 +19,8 @@ mod binding;
 mod blob;
 mod codes;
 mod compile_spec;
+pub mod compiler;
+mod compose_api;
 mod context;
 mod cstd;
 mod delegate;
@@ -31,6 +33,7 @@ mod lock;
 mod log;
 mod result;
 mod search;
+mod soc;
 mod stdout;
 #[rustfmt::skip]
 pub mod sys;
@@ -38,7 +41,7 @@ mod tensor_info;
 mod version;
 
 pub use backend::{BlobInfo, DelegateError, QnnBackend, QnnOptions};
-pub use binary_info::{BinaryInfo, GraphInfo, InfoError};
+pub use binary_info::{BinaryInfo, GraphInfo, InfoError, spill_fill_bytes};
 pub use binding::BindingError;
 pub use blob::{BlobError, DelegateBlob, Layout};
 pub use codes::code_name;
@@ -50,6 +53,7 @@ pub use library::{LibraryError, LibraryInfo, QnnLibrary};
 pub use lock::QnnLock;
 pub use result::{QnnApi, QnnError, SystemApi};
 pub use search::{Attempt, LibraryOptions};
+pub use soc::{SOCS, Soc, UnknownSoc};
 pub use tensor_info::{QnnType, Quantization, TensorInfo};
 pub use version::Version;
 #[cfg(test)]

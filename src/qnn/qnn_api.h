@@ -216,6 +216,9 @@ typedef struct {
   uint32_t reserved;
 } QnnHtpDevice_SocConfig_t;
 
+#define QNN_CONTEXT_CONFIG_OPTION_CUSTOM 0
+#define QNN_HTP_CONTEXT_CONFIG_OPTION_WEIGHT_SHARING 1
+
 /* Custom HTP context option. */
 typedef struct {
   uint32_t option;
@@ -386,6 +389,14 @@ typedef struct {
   uint32_t numUpdateableTensors;
   Qnn_Tensor_t *updateableTensors;
 } QnnSystemContext_GraphInfoV2_t;
+
+/* What HTP says of a graph behind `graphBlobInfo`. */
+typedef struct {
+  uint32_t version;
+  uint64_t spillFillBufferSize;
+  uint32_t vtcmSize;
+  uint32_t optimizationLevel;
+} QnnHtpSystemContext_GraphBlobInfo_t;
 
 /* The last two fields are left uninitialised by the library. */
 typedef struct {

@@ -85,7 +85,7 @@ pub(super) const CREATE_FROM_BINARY: &str = "QnnContext_createFromBinary";
 
 /// A backend library's functions: pointers copied from its table, or a fake's.
 #[derive(Clone, Copy)]
-pub struct QnnApi(sys::QnnInterface_Functions_t);
+pub struct QnnApi(pub(super) sys::QnnInterface_Functions_t);
 
 /// Calls entry `$name`, which [`QnnApi::new`] has found to be there.
 macro_rules! entry {
@@ -93,6 +93,8 @@ macro_rules! entry {
         $self.0.$name.expect("checked when the table was taken over")
     };
 }
+
+pub(super) use entry;
 
 impl QnnApi {
     /// Takes over a table. The error is the name of an entry that it lacks.
@@ -105,10 +107,17 @@ impl QnnApi {
             ("backendCreate", table.backendCreate.is_some()),
             ("backendGetBuildId", table.backendGetBuildId.is_some()),
             ("backendFree", table.backendFree.is_some()),
+            ("contextCreate", table.contextCreate.is_some()),
+            ("contextGetBinarySize", table.contextGetBinarySize.is_some()),
+            ("contextGetBinary", table.contextGetBinary.is_some()),
             ("contextCreateFromBinary", table.contextCreateFromBinary.is_some()),
             ("contextFree", table.contextFree.is_some()),
+            ("graphCreate", table.graphCreate.is_some()),
+            ("graphAddNode", table.graphAddNode.is_some()),
+            ("graphFinalize", table.graphFinalize.is_some()),
             ("graphRetrieve", table.graphRetrieve.is_some()),
             ("graphExecute", table.graphExecute.is_some()),
+            ("tensorCreateGraphTensor", table.tensorCreateGraphTensor.is_some()),
             ("logCreate", table.logCreate.is_some()),
             ("logFree", table.logFree.is_some()),
             ("deviceCreate", table.deviceCreate.is_some()),
@@ -121,7 +130,7 @@ impl QnnApi {
         Ok(Self(table))
     }
 
-    fn check(&self, call: &'static str, code: u64) -> Result<(), QnnError> {
+    pub(super) fn check(&self, call: &'static str, code: u64) -> Result<(), QnnError> {
         if code == 0 {
             return Ok(());
         }

@@ -43,6 +43,8 @@ pub const QNN_QUANTIZATION_ENCODING_BLOCKWISE_EXPANSION: u32 = 5;
 pub const QNN_QUANTIZATION_ENCODING_UNDEFINED: u32 = 2147483647;
 pub const QNN_DEVICE_CONFIG_OPTION_CUSTOM: u32 = 0;
 pub const QNN_HTP_DEVICE_CONFIG_OPTION_SOC: u32 = 0;
+pub const QNN_CONTEXT_CONFIG_OPTION_CUSTOM: u32 = 0;
+pub const QNN_HTP_CONTEXT_CONFIG_OPTION_WEIGHT_SHARING: u32 = 1;
 pub const QNN_GRAPH_CONFIG_OPTION_CUSTOM: u32 = 0;
 pub const QNN_HTP_GRAPH_CONFIG_OPTION_OPTIMIZATION: u32 = 1;
 pub const QNN_HTP_GRAPH_CONFIG_OPTION_VTCM_SIZE: u32 = 3;
@@ -1425,6 +1427,37 @@ impl Default for QnnSystemContext_GraphInfoV2_t {
         }
     }
 }
+#[repr(C)]
+#[derive(Default, Copy, Clone)]
+pub struct QnnHtpSystemContext_GraphBlobInfo_t {
+    pub version: u32,
+    pub spillFillBufferSize: u64,
+    pub vtcmSize: u32,
+    pub optimizationLevel: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of QnnHtpSystemContext_GraphBlobInfo_t",
+    ][::std::mem::size_of::<QnnHtpSystemContext_GraphBlobInfo_t>() - 24usize];
+    [
+        "Alignment of QnnHtpSystemContext_GraphBlobInfo_t",
+    ][::std::mem::align_of::<QnnHtpSystemContext_GraphBlobInfo_t>() - 8usize];
+    [
+        "Offset of field: QnnHtpSystemContext_GraphBlobInfo_t::version",
+    ][::std::mem::offset_of!(QnnHtpSystemContext_GraphBlobInfo_t, version) - 0usize];
+    [
+        "Offset of field: QnnHtpSystemContext_GraphBlobInfo_t::spillFillBufferSize",
+    ][::std::mem::offset_of!(QnnHtpSystemContext_GraphBlobInfo_t, spillFillBufferSize)
+        - 8usize];
+    [
+        "Offset of field: QnnHtpSystemContext_GraphBlobInfo_t::vtcmSize",
+    ][::std::mem::offset_of!(QnnHtpSystemContext_GraphBlobInfo_t, vtcmSize) - 16usize];
+    [
+        "Offset of field: QnnHtpSystemContext_GraphBlobInfo_t::optimizationLevel",
+    ][::std::mem::offset_of!(QnnHtpSystemContext_GraphBlobInfo_t, optimizationLevel)
+        - 20usize];
+};
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct QnnSystemContext_GraphInfoV3_t {

@@ -24,9 +24,16 @@ pub const MAX_FILE: u64 = 256 << 20;
 /// a file that is none of these, or is damaged, as [`InvalidExternalData`](crate::Status::InvalidExternalData) with
 /// the path, the formats tried and why each does not fit. Memory stays a small multiple of the file's size.
 pub fn load(path: &Path) -> Result<Arc<dyn Tokenizer>> {
-    let bytes = read(path)?;
+    from_bytes(&read(path)?, path)
+}
+
+/// As [`load`], from the file's bytes; `path` is for messages and says where files beside it would be.
+///
+/// # Errors
+/// As [`load`], but for those of reading.
+pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<Arc<dyn Tokenizer>> {
     let tokenizer =
-        parse(&bytes, path).map_err(|attempts| TokenizerError::Unrecognized { path: path.into(), attempts })?;
+        parse(bytes, path).map_err(|attempts| TokenizerError::Unrecognized { path: path.into(), attempts })?;
     crate::log_info!(
         "tokenizer {}: {}, {} tokens, BOS {:?}, EOS {:?}",
         path.display(),

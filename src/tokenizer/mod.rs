@@ -16,7 +16,7 @@ mod tiktoken;
 pub use error::{Attempt, Defect, TokenizerError};
 pub use huggingface::HuggingFace;
 pub use llama2c::Llama2c;
-pub use load::{MAX_FILE, load};
+pub use load::{MAX_FILE, from_bytes, load};
 pub use sentencepiece::SentencePiece;
 pub use stream::{Utf8Stream, complete_prefix_len};
 pub use tiktoken::Tiktoken;

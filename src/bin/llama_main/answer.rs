@@ -4,12 +4,13 @@ use crate::output::OutputFile;
 use crate::settings::Settings;
 use crate::{log_line, profile, report, trace, warn};
 use llama_runner::base::log::Level;
-use llama_runner::builtin;
+use llama_runner::builtin::{self, default_model};
 use llama_runner::error::Context;
 use llama_runner::runner::{FinishReason, Generation, Prompt, Runner, RunnerError, RunnerOptions, TokenEvent};
 use llama_runner::{Error, Result, Status, tokenizer};
 use std::io::Write;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Runs everything that `settings` ask for.
@@ -38,14 +39,23 @@ pub fn run(settings: &Settings) -> Result<()> {
 
 fn load(settings: &Settings) -> Result<Runner> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
-    let module = builtin::open_program(&settings.model_path, &settings.program)?;
-    let tokenizer = tokenizer::load(&settings.tokenizer_path)?;
+    let (module, name) = match &settings.model_path {
+        Some(path) => (builtin::open_program(path, &settings.program)?, path.display().to_string()),
+        None => {
+            let name = default_model::NAME;
+            warn(&format!("--model_path is not given and there is no llama2.pte: {name} runs"));
+            (builtin::open_default_program(&settings.program)?, name.to_owned())
+        }
+    };
+    let tokenizer = match &settings.tokenizer_path {
+        Some(path) => tokenizer::load(path),
+        None => tokenizer::from_bytes(default_model::TOKENIZER, Path::new(default_model::NAME)),
+    }?;
     let options = RunnerOptions {
         method_name: Some(settings.method_name.clone()),
         load_started_ms: Some(started),
         ..RunnerOptions::default()
     };
-    let path = settings.model_path.display();
     Runner::load(module, tokenizer, options).map_err(|error| {
         let is_static = match error.find() {
             Some(RunnerError::StaticMethod { .. }) => true,
@@ -53,8 +63,8 @@ fn load(settings: &Settings) -> Result<Runner> {
             _ => false,
         };
         error.context(match is_static {
-            true => format!("{path} is a program for qnn_llama_runner"),
-            false => format!("loading {path}"),
+            true => format!("{name} is a program for qnn_llama_runner"),
+            false => format!("loading {name}"),
         })
     })
 }

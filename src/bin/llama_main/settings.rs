@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Every flag, in the order of `--help`.
 #[rustfmt::skip]
 pub const FLAGS: &[Flag] = &[
-    Flag { name: "model_path", kind: Kind::Text, default: "llama2.pte", help: "The program to run." },
+    Flag { name: "model_path", kind: Kind::Text, default: "llama2.pte", help: "The program to run; where the flag is not given and no such file is there, a built-in model." },
     Flag { name: "data_paths", kind: Kind::Text, default: "", help: "External data files (.ptd) of the program, separated by commas." },
     Flag { name: "tokenizer_path", kind: Kind::Text, default: "tokenizer.bin", help: "The tokenizer: llama2.c, SentencePiece, tiktoken or tokenizer.json." },
     Flag { name: "prompt", kind: Kind::Text, default: "The answer to the ultimate question is", help: "What to answer; the last one counts." },
@@ -41,8 +41,10 @@ const MAX_PROMPT: u64 = 64 << 20;
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
 pub struct Settings {
-    pub model_path: PathBuf,
-    pub tokenizer_path: PathBuf,
+    /// `None`: the built-in model.
+    pub model_path: Option<PathBuf>,
+    /// `None`: the built-in model's.
+    pub tokenizer_path: Option<PathBuf>,
     pub program: ProgramOptions,
     pub prompt: String,
     pub method_name: String,
@@ -72,9 +74,14 @@ impl Settings {
         let log_level = log_line::level(&level_name).ok_or_else(|| {
             invalid(format!("--log_level {level_name:?} is none of off, error, warning, info, verbose, debug"))
         })?;
+        // Upstream's default path stays the first choice; without a file there, and without the flag, there is still a
+        // model to run.
+        let absent = |name: &str, path: &Path| !parsed.is_given(name) && !path.exists();
+        let model_path = Some(needed("model_path")?).filter(|path| !absent("model_path", path));
+        let built_in = model_path.is_none() && !parsed.is_given("tokenizer_path");
         Ok(Self {
-            model_path: needed("model_path")?,
-            tokenizer_path: needed("tokenizer_path")?,
+            model_path,
+            tokenizer_path: Some(needed("tokenizer_path")?).filter(|_| !built_in),
             program: ProgramOptions {
                 data_paths: data_paths.collect(),
                 cpu_threads: cpu_threads(parsed.int32("cpu_threads"))?,
@@ -162,8 +169,7 @@ mod tests {
     #[test]
     fn defaults_are_upstreams() {
         let settings = settings(&[]).unwrap();
-        assert_eq!(settings.model_path, PathBuf::from("llama2.pte"));
-        assert_eq!(settings.tokenizer_path, PathBuf::from("tokenizer.bin"));
+        assert_eq!((settings.model_path, settings.tokenizer_path), (None, None), "no llama2.pte is here");
         assert_eq!(settings.prompt, "The answer to the ultimate question is");
         assert_eq!(settings.method_name, "forward");
         assert_eq!((settings.program.data_paths, settings.program.cpu_threads), (vec![], None));
@@ -172,6 +178,18 @@ mod tests {
             settings.generation;
         assert_eq!((seq_len, max_new_tokens, temperature), (128, None, 0.8));
         assert_eq!((num_bos, num_eos, ignore_eos), (0, 0, false));
+    }
+
+    #[test]
+    fn the_built_in_model_runs_only_where_none_is_named() {
+        let paths = |line: &[&str]| {
+            let Settings { model_path, tokenizer_path, .. } = settings(line).unwrap();
+            (model_path, tokenizer_path)
+        };
+        let path = |name: &str| Some(PathBuf::from(name));
+        assert_eq!(paths(&["--model_path=llama2.pte"]), (path("llama2.pte"), path("tokenizer.bin")));
+        assert_eq!(paths(&["--tokenizer_path=x.bin"]), (None, path("x.bin")));
+        assert_eq!(paths(&["--prompt=x"]), (None, None));
     }
 
     #[test]

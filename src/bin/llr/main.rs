@@ -1,16 +1,17 @@
-//! `llr`: the tool for looking into the programs that the runners run.
+//! `llr`: makes the programs that the runners run, and looks into them.
 #![deny(unsafe_code)]
 
 #[path = "../shared/exit.rs"]
 mod exit;
+mod export;
 mod inspect;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use llama_runner::Result;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Looks into ExecuTorch language-model programs.
+/// Makes ExecuTorch language-model programs, and looks into them.
 #[derive(Debug, Parser)]
 #[command(name = "llr", version, arg_required_else_help = true)]
 struct Cli {
@@ -19,13 +20,18 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
+// One is made for a process.
+#[allow(clippy::large_enum_variant)]
 enum Command {
+    /// Makes a program from a checkpoint, and runs it.
+    Export(export::Arguments),
     /// Shows a program: methods, inputs and outputs, constants, operators, delegates, segments.
     Inspect(inspect::Arguments),
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(message) => {
             // Help and version go to stdout, complaints to stderr; a closed stream is no further reason to fail.
@@ -34,6 +40,7 @@ fn main() -> ExitCode {
         }
     };
     let result: Result<()> = match cli.command {
+        Command::Export(arguments) => export::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
     };
     match result {
@@ -45,13 +52,27 @@ fn main() -> ExitCode {
     }
 }
 
+/// The command line, each flag of which may be written with `_` or with `-`.
+fn command() -> clap::Command {
+    let both = |arg: clap::Arg| {
+        let other = arg.get_long().map(|name| match name.contains('_') {
+            true => name.replace('_', "-"),
+            false => name.replace('-', "_"),
+        });
+        match other.filter(|other| Some(other.as_str()) != arg.get_long()) {
+            Some(other) => arg.alias(other),
+            None => arg,
+        }
+    };
+    Cli::command().mut_subcommands(|command| command.mut_args(both))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 }

@@ -204,6 +204,29 @@ impl<'g> Interpreter<'g> {
     }
 }
 
+/// The lines along the last axis of a constant as reals, decoded one at a time.
+pub struct ConstantLines<'g> {
+    rows: quantized::Rows<'g>,
+    count: usize,
+}
+
+impl<'g> ConstantLines<'g> {
+    /// Of `id` in a verified graph; `None` for a value that is no constant or holds integers.
+    pub fn of(graph: &'g Graph, id: ValueId) -> Option<Self> {
+        let (value, data) = (graph.value(id), graph.constant(id)?);
+        (value.quantization.is_some() || tensor::is_real(value.dtype)).then_some(())?;
+        let shape = graph.max_shape(id);
+        let columns = shape.last().copied().unwrap_or(1);
+        let count = shape.iter().rev().skip(1).product();
+        Some(Self { rows: quantized::Rows::Constant { value, data, columns }, count })
+    }
+
+    /// All lines, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Vec<f32>> {
+        (0..self.count).map(|line| self.rows.row(line))
+    }
+}
+
 /// The results of a node whose operands are all constants and whose attributes and shapes are all known; `None` when
 /// they are not, or when the node fails.
 pub(crate) fn fold(graph: &Graph, node: &super::Node) -> Option<Vec<Tensor>> {

@@ -1,8 +1,10 @@
 //! A QNN library without QNN, for tests and for measuring what the host costs: tables of functions that count what is
-//! created and freed, fail when told, log when told, and execute what they are given, or nothing.
+//! created and freed, fail when told, log when told, and execute what they are given, or nothing. Composing makes no
+//! graph either: it only sees that each call gets what earlier calls made.
 //!
 //! C functions carry no state, so there is one fake at a time in a process; [`Fake::new`] waits for its turn.
 
+mod compose;
 mod raw_info;
 mod state;
 mod table;
@@ -36,6 +38,13 @@ pub enum Call {
     SystemContextCreate,
     SystemContextGetMetaData,
     SystemContextFree,
+    ContextCreate,
+    ContextGetBinarySize,
+    ContextGetBinary,
+    GraphCreate,
+    GraphAddNode,
+    GraphFinalize,
+    TensorCreate,
 }
 
 /// What a graph does: gets its name and the inputs' bytes, writes the outputs' bytes, both in the description's order.

@@ -42,12 +42,34 @@ pub(super) struct Fault {
 
 /// What a handle stands for. Numbers are the handles of parents.
 pub(super) enum Object {
-    Log { callback: sys::QnnLog_Callback_t, level: u32 },
-    Backend { log: usize },
-    Device { log: usize },
-    Context { backend: usize, device: usize, info: Option<BinaryInfo> },
-    Graph { context: usize, name: String },
-    System { _info: Option<RawInfo> },
+    Log {
+        callback: sys::QnnLog_Callback_t,
+        level: u32,
+    },
+    Backend {
+        log: usize,
+    },
+    Device {
+        log: usize,
+    },
+    Context {
+        backend: usize,
+        device: usize,
+        info: Option<BinaryInfo>,
+    },
+    Graph {
+        context: usize,
+        name: String,
+    },
+    /// A graph that is composed, with the number of its tensors.
+    Composed {
+        context: usize,
+        tensors: u32,
+        finalized: bool,
+    },
+    System {
+        _info: Option<RawInfo>,
+    },
 }
 
 impl Object {
@@ -57,7 +79,7 @@ impl Object {
             Self::Backend { .. } => "backend",
             Self::Device { .. } => "device",
             Self::Context { .. } => "context",
-            Self::Graph { .. } => "graph",
+            Self::Graph { .. } | Self::Composed { .. } => "graph",
             Self::System { .. } => "system context",
         }
     }
@@ -68,7 +90,7 @@ impl Object {
             Self::Backend { log } | Self::Device { log } => log == handle,
             Self::Context { backend, device, .. } => backend == handle || device == handle,
             // Graphs go with their context.
-            Self::Graph { .. } => false,
+            Self::Graph { .. } | Self::Composed { .. } => false,
         }
     }
 }
@@ -124,7 +146,11 @@ impl State {
             self.misuse.push(format!("{call:?} while a {} of it lives", child.kind()));
         }
         self.objects.remove(&number);
-        self.objects.retain(|_, object| !matches!(object, Object::Graph { context, .. } if *context == number));
+        let goes_with_it = |object: &Object| match object {
+            Object::Graph { context, .. } | Object::Composed { context, .. } => *context == number,
+            _ => false,
+        };
+        self.objects.retain(|_, object| !goes_with_it(object));
     }
 
     /// The code that `call` must return now, if any.

@@ -3,12 +3,12 @@
 //! They are called by this crate alone, through the wrappers of `result.rs`, whose contracts make every pointer valid.
 
 use super::state::{Object, State, with_state};
-use super::{Call, RawInfo};
+use super::{Call, RawInfo, compose};
 use crate::qnn::{BinaryInfo, QnnApi, SystemApi, sys};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-type Code = sys::Qnn_ErrorHandle_t;
+pub(super) type Code = sys::Qnn_ErrorHandle_t;
 
 const INVALID_TENSOR: Code = 6004;
 const NO_SUCH_GRAPH: Code = 6002;
@@ -25,6 +25,13 @@ pub(super) fn backend() -> QnnApi {
         backendCreate: Some(backend_create),
         backendGetBuildId: Some(backend_get_build_id),
         backendFree: Some(backend_free),
+        contextCreate: Some(compose::context_create),
+        contextGetBinarySize: Some(compose::context_get_binary_size),
+        contextGetBinary: Some(compose::context_get_binary),
+        graphCreate: Some(compose::graph_create),
+        graphAddNode: Some(compose::graph_add_node),
+        graphFinalize: Some(compose::graph_finalize),
+        tensorCreateGraphTensor: Some(compose::tensor_create),
         contextCreateFromBinary: Some(context_create_from_binary),
         contextFree: Some(context_free),
         graphRetrieve: Some(graph_retrieve),
@@ -52,7 +59,7 @@ pub(super) fn system() -> SystemApi {
 }
 
 /// What every call does first: count, log, fail if told. Only then `work` happens.
-fn enter(call: Call, work: impl FnOnce(&mut State) -> Code) -> Code {
+pub(super) fn enter(call: Call, work: impl FnOnce(&mut State) -> Code) -> Code {
     let lines = with_state(|state| {
         *state.calls.entry(call).or_default() += 1;
         state.take_lines(call)

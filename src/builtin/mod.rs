@@ -1,8 +1,11 @@
 //! The one place that knows every kernel and backend of this build and wires them together.
 
+pub mod default_model;
+
 use crate::base::env;
 use crate::engine::Resources;
 use crate::error::{Context, Error, Result, Status};
+use crate::log_info;
 use crate::ops::{self, GraphCompiler};
 use crate::pte::{FlatTensor, Program};
 use crate::qnn::{LibraryOptions, QnnBackend, QnnOptions};
@@ -28,11 +31,20 @@ pub struct ProgramOptions {
 
 /// Opens the program at `path` with every kernel and backend of this build.
 pub fn open_program(path: &Path, options: &ProgramOptions) -> Result<Box<dyn Module>> {
-    let program = Program::open(path)?;
+    load_program(Program::open(path)?, &path.display().to_string(), options)
+}
+
+/// Opens [`default_model`] likewise.
+pub fn open_default_program(options: &ProgramOptions) -> Result<Box<dyn Module>> {
+    log_info!("no model was named: {} runs", default_model::NAME);
+    load_program(Program::from_storage(default_model::program())?, default_model::NAME, options)
+}
+
+fn load_program(program: Program, name: &str, options: &ProgramOptions) -> Result<Box<dyn Module>> {
     let data = options.data_paths.iter().map(|path| FlatTensor::open(path)).collect::<Result<Vec<_>>>()?;
     let resources = Resources::new(options.cpu_threads);
     let module = NativeModule::with_data(program, data, kernels(), backends(options, &resources));
-    let module = module.with_context(|| format!("cannot load {}", path.display()))?;
+    let module = module.with_context(|| format!("cannot load {name}"))?;
     Ok(Box::new(module.with_compiler(Arc::new(GraphCompiler::new(resources)), execution(options)?)))
 }
 

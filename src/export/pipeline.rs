@@ -1,0 +1,353 @@
+//! The way of one export from its options to the files and the report.
+
+use super::checkpoint::{Checkpoint, Format, Source};
+use super::clock::Clock;
+use super::lower::qnn::QnnOptions;
+use super::lower::{self, Assets};
+use super::options::{self, Backend, Choice, Mode, Options};
+use super::progress::{Progress, Stage};
+use super::quantize::passes::Setup;
+use super::quantize::{Calibration, CodeStore, Keep, quantize_layerwise};
+use super::report::{Method, Report, Written};
+use super::resources::{self, Have, Need};
+use super::schedule;
+use super::scratch::Scratch;
+use super::{MethodSpec, continuation, emit, model, tokens};
+use crate::base::storage::Blob;
+use crate::error::{Context, Error, Result, Status};
+use crate::graph::Graph;
+use crate::passes::PassManager;
+use crate::pte::{ExecutionPlan, Program};
+use crate::qnn::compiler::CompilerOptions;
+use crate::qnn::{LibraryOptions, QnnLibrary, Soc};
+use crate::tensor::DType;
+use crate::tokenizer::{TokenId, Tokenizer};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Most tokens that calibration reads at once: its reference interpreter keeps a mask and scores of that size squared.
+const MAX_WINDOW: usize = 128;
+
+/// Most tokens of calibration altogether.
+const MAX_TOKENS: usize = 2048;
+
+/// Constants up to this many bytes stay in memory.
+const SMALL: usize = 4096;
+
+/// The names of the passes that an export of this model runs, in their order.
+///
+/// # Errors
+/// [`PassError`](crate::passes::PassError) for a pass that does not exist, or that another one cannot do without; those
+/// of opening the checkpoint.
+pub fn passes(options: &Options) -> Result<Vec<&'static str>> {
+    options.check()?;
+    let checkpoint = open(options, None)?;
+    let setup = Setup {
+        recipe: schedule::recipe(options, checkpoint.config())?,
+        calibration: Arc::default(),
+        store: Arc::new(CodeStore::in_memory()),
+    };
+    Ok(schedule::all(options, &setup)?.names())
+}
+
+/// Exports. Nothing is left behind that is not whole.
+///
+/// # Errors
+/// [`OptionsError`](super::options::OptionsError) for choices that do not go together;
+/// [`ResourceError`](super::resources::ResourceError) where the machine is too small; those of the checkpoint, the
+/// tokenizer, the calibration, the passes and the lowering; `AccessFailed` when a file cannot be written.
+pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Report> {
+    options.check()?;
+    let folder = Folder::of(&options.output)?;
+    let report = export(options, &folder.path, progress)?;
+    if report.output.is_some() {
+        folder.keep();
+    }
+    Ok(report)
+}
+
+fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Result<Report> {
+    let mut clock = Clock::new(progress);
+    let mut report = Report::default();
+
+    clock.begin(Stage::Open, 0);
+    let checkpoint = open(options, Some(folder))?;
+    let config = checkpoint.config();
+    let tokenizer = tokens::Found::of(options, &checkpoint)?;
+    let widened = if checkpoint.format() == Format::Gguf { 4 * checkpoint.totals().parameters } else { 0 };
+    Have::at(folder).check(Need::of(options, config, widened), folder)?;
+    report.facts = facts(options, &checkpoint);
+    report.tokenizer = tokenizer.as_ref().map(|found| found.path.clone());
+    let mut setup = Setup {
+        recipe: schedule::recipe(options, config)?,
+        calibration: Arc::default(),
+        store: Arc::new(CodeStore::new(keep(Scratch::new(folder)?))),
+    };
+    report.passes = schedule::all(options, &setup)?.names();
+
+    let has_text = tokenizer.is_some() || matches!(options.calibration, options::Calibration::TokenFile(_));
+    let need = schedule::Need::of(options, &setup.recipe, has_text);
+    if need != schedule::Need::NOTHING {
+        let tokenizer = tokenizer.as_ref().map(|found| &*found.tokenizer);
+        let (graph, text) = for_calibration(options, &checkpoint, tokenizer, &mut clock)?;
+        if need.ranges {
+            let heard = &mut counted(&mut clock, Stage::Calibrate);
+            setup.calibration = Arc::new(Calibration::run(&graph, &text, heard)?);
+        }
+        if need.moments {
+            let heard = &mut counted(&mut clock, Stage::Quantize);
+            quantize_layerwise(graph, &text, &setup.recipe, &setup.store, heard)?;
+        }
+    }
+    let specs = options.methods();
+    clock.begin(Stage::Build, specs.len());
+    let mut graphs = Vec::with_capacity(specs.len());
+    for spec in &specs {
+        graphs.push(model::build(config, &checkpoint, spec)?);
+        clock.step();
+    }
+    rewrite(&schedule::all(options, &setup)?, options, &mut graphs, &mut clock)?;
+    if options.passes.stop_after.is_some() {
+        report.timings = clock.stop();
+        return Ok(report);
+    }
+
+    // The library composes a context without telling how far it is.
+    clock.begin(Stage::Lower, if options.backend == Backend::Qnn { 0 } else { graphs.len() });
+    let (assets, plans) = lower(options, &graphs, &setup.store, &mut clock)?;
+    report.methods = methods(&graphs, &plans);
+    let metadata = match options.mode {
+        Mode::Dynamic => emit::dynamic_metadata(config, &specs[0]),
+        _ => emit::static_metadata(config, &specs.iter().zip(&graphs).collect::<Vec<_>>()),
+    };
+    drop(graphs);
+
+    clock.begin(Stage::Save, 0);
+    let program = emit::assemble(assets, plans, metadata);
+    if let Some(found) = &tokenizer {
+        report.beside = found.save()?;
+    }
+    program.save(&options.output).inspect_err(|_| {
+        // A tokenizer without its program is of no use; one that cannot be removed does no harm.
+        report.beside.iter().for_each(|path| _ = std::fs::remove_file(path));
+    })?;
+    report.output = Some(written(&options.output, &program)?);
+    report.peak_memory = resources::peak_memory();
+    report.timings = clock.stop();
+    Ok(report)
+}
+
+/// Takes large constants to the temporary file.
+fn keep(scratch: Scratch) -> Keep {
+    Box::new(move |bytes| match bytes.len() {
+        0..=SMALL => Ok(Blob::from_vec(bytes)),
+        _ => scratch.append(&bytes),
+    })
+}
+
+fn open(options: &Options, scratch: Option<&Path>) -> Result<Checkpoint> {
+    let (checkpoint, params) = (options.checkpoint.clone(), options.params.clone());
+    let checkpoint = Checkpoint::open(&Source { checkpoint, params, scratch: scratch.map(Path::to_owned) })?;
+    options.check_model(checkpoint.config())?;
+    Ok(checkpoint)
+}
+
+/// A float graph that reads a window of tokens, and the tokens to calibrate on: a window or more.
+fn for_calibration(
+    options: &Options,
+    checkpoint: &Checkpoint,
+    tokenizer: Option<&dyn Tokenizer>,
+    progress: &mut dyn Progress,
+) -> Result<(Graph, Vec<TokenId>)> {
+    progress.begin(Stage::Calibrate, 0);
+    let config = checkpoint.config();
+    let context = options.lengths.context();
+    let window = context.min(MAX_WINDOW);
+    let mut texts = tokens::calibration(options, tokenizer)?;
+    if matches!(options.calibration, options::Calibration::Prompts(_)) {
+        for text in &mut texts {
+            *text = continuation::extend((config, checkpoint), std::mem::take(text), window)?;
+        }
+    }
+    let mut text = texts.concat();
+    text.truncate(MAX_TOKENS);
+    let window = window.min(text.len());
+    let spec = MethodSpec::Static {
+        name: "calibration".into(),
+        ar: window,
+        context: window,
+        layout: options.kv_layout,
+        tokens: DType::I64,
+    };
+    let mut graph = model::build(config, checkpoint, &spec)?;
+    schedule::float(options)?.run(&mut graph, None, &mut |_, _| Ok(()))?;
+    Ok((graph, text))
+}
+
+/// Tells `progress` of a stage that counts by itself.
+fn counted(progress: &mut dyn Progress, stage: Stage) -> impl FnMut(usize, usize) -> Result<()> {
+    move |done, all| {
+        match done {
+            0 => progress.begin(stage, all),
+            _ => progress.step(),
+        }
+        Ok(())
+    }
+}
+
+/// The folder of the output, which goes again if it was made for nothing.
+struct Folder {
+    path: PathBuf,
+    /// Folders that were not there before, the innermost first.
+    made: Vec<PathBuf>,
+}
+
+impl Folder {
+    /// Makes it where it is not there.
+    fn of(output: &Path) -> Result<Self> {
+        if output.is_dir() {
+            return Err(Error::new(Status::InvalidArgument, format!("the output {} is a folder", output.display())));
+        }
+        let path = match output.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let missing = path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+        let folder = Self { made: missing.map(Path::to_owned).collect(), path: path.clone() };
+        std::fs::create_dir_all(&path).map_err(|error| {
+            Error::new(Status::AccessFailed, format!("cannot make the folder {}: {error}", path.display()))
+        })?;
+        Ok(folder)
+    }
+
+    /// There is something in it now.
+    fn keep(mut self) {
+        self.made.clear();
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // One that others have put something into stays, as it should.
+        self.made.iter().for_each(|folder| _ = std::fs::remove_dir(folder));
+    }
+}
+
+/// Runs the passes on every graph and shows each where that was asked for.
+fn rewrite(passes: &PassManager, options: &Options, graphs: &mut [Graph], progress: &mut dyn Progress) -> Result<()> {
+    let choices = &options.passes;
+    progress.begin(Stage::Rewrite, graphs.len() * passes.names().len());
+    for graph in graphs {
+        passes.run(graph, choices.stop_after.as_deref(), &mut |pass, graph| {
+            progress.step();
+            if choices.dump_after.iter().chain(&choices.stop_after).any(|name| name == pass) {
+                progress.graph(pass, graph);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// The graphs as methods; what is large goes where `store` keeps its bytes.
+fn lower(
+    options: &Options,
+    graphs: &[Graph],
+    store: &Arc<CodeStore>,
+    progress: &mut dyn Progress,
+) -> Result<(Assets, Vec<ExecutionPlan>)> {
+    let mut assets = Assets::new(Arc::clone(store));
+    if options.backend == Backend::Qnn {
+        let target = &options.qnn;
+        let library = LibraryOptions { path: target.lib_dir.clone(), ..LibraryOptions::default() };
+        let mut compiler = CompilerOptions::new(Soc::named(&target.soc_model)?);
+        compiler.weight_sharing = target.weight_sharing;
+        let qnn = QnnOptions {
+            library: QnnLibrary::load(&library)?,
+            compiler,
+            shards: target.num_sharding,
+            share_spill_fill: target.num_sharding > 1,
+            store: Arc::clone(store),
+        };
+        let plans = lower::qnn::lower(graphs, &qnn, &mut assets)?;
+        return Ok((assets, plans));
+    }
+    let mut plans = Vec::with_capacity(graphs.len());
+    for graph in graphs {
+        let plan = match options.backend {
+            Backend::Xnnpack => lower::xnnpack::lower(graph, &mut assets),
+            _ => lower::portable::lower(graph, &mut assets),
+        };
+        plans.push(plan.with_context(|| format!("method {}", graph.name))?);
+        progress.step();
+    }
+    Ok((assets, plans))
+}
+
+fn methods(graphs: &[Graph], plans: &[ExecutionPlan]) -> Vec<Method> {
+    let method = |(graph, plan): (&Graph, &ExecutionPlan)| Method {
+        name: graph.name.clone(),
+        nodes: graph.nodes.len(),
+        delegates: plan.delegates.len(),
+    };
+    graphs.iter().zip(plans).map(method).collect()
+}
+
+/// What was written, by its parts.
+fn written(path: &Path, program: &Program) -> Result<Written> {
+    let bytes = std::fs::metadata(path)
+        .map(|of| of.len())
+        .map_err(|error| Error::new(Status::AccessFailed, format!("cannot look at {}: {error}", path.display())))?;
+    let total = |blobs: &mut dyn Iterator<Item = usize>| blobs.map(|len| len as u64).sum::<u64>();
+    let delegates = program.plans.iter().flat_map(|plan| &plan.delegates);
+    let mut parts = vec![
+        ("constants of operators".to_owned(), total(&mut program.constants.iter().map(|blob| blob.len()))),
+        ("weights of delegates".to_owned(), total(&mut program.named_data.values().map(|blob| blob.len()))),
+        ("delegates".to_owned(), total(&mut delegates.map(|delegate| delegate.processed.len()))),
+    ];
+    let known: u64 = parts.iter().map(|(_, bytes)| bytes).sum();
+    parts.push(("plans and padding".to_owned(), bytes.saturating_sub(known)));
+    parts.retain(|(_, bytes)| *bytes > 0);
+    parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    Ok(Written { path: path.to_owned(), bytes, parts })
+}
+
+/// The head of the report.
+fn facts(options: &Options, checkpoint: &Checkpoint) -> Vec<(&'static str, String)> {
+    let config = checkpoint.config();
+    let totals = checkpoint.totals();
+    let embedding = options.embedding.map_or("float".into(), |of| match of.group {
+        0 => format!("{} bits, a scale a row", of.bits),
+        group => format!("{} bits, groups of {group}", of.bits),
+    });
+    let methods = options.methods();
+    let names: Vec<&str> = methods.iter().map(MethodSpec::name).collect();
+    let mut facts = vec![
+        ("Checkpoint", format!("{} ({})", options.checkpoint.display(), checkpoint.format().name())),
+        (
+            "Model",
+            format!(
+                "{}, {} layers, dim {}, {} heads over {}, vocabulary {}, {:.1} M parameters",
+                config.architecture,
+                config.layers,
+                config.dim,
+                config.heads,
+                config.kv_heads,
+                config.vocab,
+                totals.parameters as f64 / 1e6
+            ),
+        ),
+        ("Backend", options.backend.name().to_owned()),
+        ("Mode", format!("{}: {}", options.mode.name(), names.join(", "))),
+        ("Context", options.lengths.context().to_string()),
+        ("Quantization", options.ptq.name().to_owned()),
+        ("Embedding", embedding),
+    ];
+    if options.mode != Mode::Dynamic {
+        facts.push(("Keys and values", format!("{} bits, {}", options.kv_bits.name(), options.kv_layout.name())));
+    }
+    if options.backend == Backend::Qnn {
+        facts.push(("SoC", format!("{}, {} shards", options.qnn.soc_model, options.qnn.num_sharding)));
+    }
+    facts
+}

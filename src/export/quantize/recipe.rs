@@ -1,0 +1,242 @@
+//! Which parts of a model get which codes: upstream's recipes, and what its families do otherwise, as data.
+
+use super::histogram::RangeMethod;
+use super::scale::ScaleMethod;
+use super::{CodeType, QuantizeError, WeightFormat};
+use crate::export::ModelConfig;
+use std::ops::RangeInclusive;
+
+/// How the token embedding is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EmbeddingFormat {
+    /// As in the checkpoint.
+    Float,
+    /// One encoding for the whole table, looked up by the accelerator.
+    PerTensor(CodeType),
+    /// A blockwise table that an operator on the CPU looks up: `--embedding-quantize bits,block`.
+    Blockwise {
+        /// 2, 4 or 8.
+        bits: u8,
+        /// Codes that share a scale.
+        block: usize,
+    },
+}
+
+/// How activations are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activations {
+    /// f32 everywhere.
+    Float,
+    /// f32, but the operand of each linear layer is rounded to 8 bits row by row as it comes (8da4w).
+    DynamicRows,
+    /// Codes with encodings found by calibration.
+    Static {
+        /// Of everything that nothing else is said of.
+        codes: CodeType,
+        /// Of the logits and the operand of the head.
+        logits: CodeType,
+    },
+}
+
+/// A linear layer that has a format of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinearRule {
+    /// Which layers; all where absent.
+    pub layers: Option<RangeInclusive<usize>>,
+    /// Its name within a layer (`feed_forward.down`), or `logits` for the head.
+    pub part: &'static str,
+    /// Its weights.
+    pub format: WeightFormat,
+}
+
+impl LinearRule {
+    /// For this part of every layer, or for the head.
+    pub const fn everywhere(part: &'static str, format: WeightFormat) -> Self {
+        Self { layers: None, part, format }
+    }
+
+    fn applies(&self, name: &str) -> bool {
+        let Some(rest) = name.strip_prefix("layers.") else { return name == self.part };
+        let Some((layer, part)) = rest.split_once('.') else { return false };
+        let here = |layers: &RangeInclusive<usize>| layer.parse().is_ok_and(|layer| layers.contains(&layer));
+        part == self.part && self.layers.as_ref().is_none_or(here)
+    }
+}
+
+/// How a model is quantized.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recipe {
+    /// As on the command line.
+    pub name: &'static str,
+    /// Activations.
+    pub activations: Activations,
+    /// Weights of linear layers; `None`: as in the checkpoint.
+    pub linear: Option<WeightFormat>,
+    /// Linear layers with other weights; the first that applies counts.
+    pub rules: Vec<LinearRule>,
+    /// The token embedding.
+    pub embedding: EmbeddingFormat,
+    /// Bits of keys and values at the border of a static method, and in its attention: 8, 16, or 32 for f32.
+    pub kv_bits: u8,
+    /// How ranges of activations are found.
+    pub range: RangeMethod,
+    /// How scales of weights are found.
+    pub scales: ScaleMethod,
+}
+
+/// What upstream's recipe of a model adds to its `16a4w`.
+struct Family {
+    architecture: &'static str,
+    dim: usize,
+    layers: usize,
+    block: Option<usize>,
+    down_8_bits: Option<RangeInclusive<usize>>,
+    head_8_bits: bool,
+}
+
+/// From `static_llm_quant_recipe.py` of ExecuTorch 1.5.
+const FAMILIES: &[Family] = &[
+    Family {
+        architecture: "llama", // Llama 3.2 1B
+        dim: 2048,
+        layers: 16,
+        block: Some(32),
+        down_8_bits: Some(0..=3),
+        head_8_bits: true,
+    },
+    Family {
+        architecture: "llama", // Llama 3.2 3B
+        dim: 3072,
+        layers: 28,
+        block: Some(32),
+        down_8_bits: Some(21..=27),
+        head_8_bits: true,
+    },
+    Family {
+        architecture: "qwen2", // Qwen 2.5 0.5B
+        dim: 896,
+        layers: 24,
+        block: Some(16),
+        down_8_bits: None,
+        head_8_bits: false,
+    },
+];
+
+/// Codes of a block of 8da4w.
+pub const DYNAMIC_BLOCK: usize = 32;
+
+impl Recipe {
+    /// The recipe called `name`, with what the model's family does otherwise.
+    ///
+    /// # Errors
+    /// [`QuantizeError::Recipe`] for a name that does not exist.
+    pub fn named(name: &str, config: &ModelConfig) -> Result<Self, QuantizeError> {
+        match name {
+            "16a4w" => Ok(Self::static_16a4w(config)),
+            "16a8w" => {
+                let recipe = Self::fixed("16a8w", CodeType::asymmetric(16), WeightFormat::per_channel(8));
+                Ok(Self { kv_bits: 16, ..recipe })
+            }
+            "8a8w" => Ok(Self::fixed("8a8w", CodeType::asymmetric(8), WeightFormat::per_channel(8))),
+            "8da4w" => Ok(Self {
+                name: "8da4w",
+                activations: Activations::DynamicRows,
+                linear: Some(WeightFormat::blockwise_4(DYNAMIC_BLOCK)),
+                ..Self::none()
+            }),
+            "none" => Ok(Self::none()),
+            _ => Err(QuantizeError::Recipe(name.to_owned())),
+        }
+    }
+
+    /// Nothing is quantized.
+    pub fn none() -> Self {
+        Self {
+            name: "none",
+            activations: Activations::Float,
+            linear: None,
+            rules: Vec::new(),
+            embedding: EmbeddingFormat::Float,
+            kv_bits: 32,
+            range: RangeMethod::MinMax,
+            scales: ScaleMethod::Search,
+        }
+    }
+
+    fn fixed(name: &'static str, codes: CodeType, weights: WeightFormat) -> Self {
+        Self {
+            name,
+            activations: Activations::Static { codes, logits: CodeType::asymmetric(16) },
+            linear: Some(weights),
+            embedding: EmbeddingFormat::PerTensor(CodeType::asymmetric(8)),
+            kv_bits: 8,
+            ..Self::none()
+        }
+    }
+
+    fn static_16a4w(config: &ModelConfig) -> Self {
+        let mut recipe = Self::fixed("16a4w", CodeType::asymmetric(16), WeightFormat::per_channel(4));
+        let same = |family: &&Family| {
+            (family.architecture, family.dim, family.layers) == (&config.architecture[..], config.dim, config.layers)
+        };
+        let family = FAMILIES.iter().find(same);
+        let eight = WeightFormat::per_channel(8);
+        if family.is_none_or(|family| family.head_8_bits) {
+            recipe.rules.push(LinearRule::everywhere("logits", eight));
+        }
+        if let Some(block) = family.and_then(|family| family.block) {
+            recipe.linear = Some(WeightFormat { block: Some(block), ..WeightFormat::per_channel(4) });
+        }
+        if let Some(layers) = family.and_then(|family| family.down_8_bits.clone()) {
+            recipe.rules.push(LinearRule { layers: Some(layers), part: "feed_forward.down", format: eight });
+        }
+        recipe
+    }
+
+    /// The weights of the linear layer called `name`.
+    pub fn format_of(&self, name: &str) -> Option<WeightFormat> {
+        let rule = self.rules.iter().find(|rule| rule.applies(name));
+        rule.map(|rule| rule.format).or(self.linear)
+    }
+
+    /// Codes of keys and values; `None` where they are f32.
+    ///
+    /// # Errors
+    /// [`QuantizeError::Bits`] for a width that does not exist.
+    pub fn kv_codes(&self) -> Result<Option<CodeType>, QuantizeError> {
+        match self.kv_bits {
+            8 => Ok(Some(CodeType { bits: 8, symmetric: true })),
+            16 => Ok(Some(CodeType::asymmetric(16))),
+            32 => Ok(None),
+            bits => Err(QuantizeError::Bits { what: "keys and values", bits, known: "8, 16 and 32" }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::testing::tiny_config;
+
+    #[test]
+    fn families_keep_their_sensitive_layers_in_8_bits() {
+        let large = ModelConfig { dim: 2048, layers: 16, ..tiny_config() };
+        let recipe = Recipe::named("16a4w", &large).unwrap();
+        let bits = |name: &str| recipe.format_of(name).map(|format| (format.bits, format.block));
+        assert_eq!(bits("layers.3.feed_forward.down"), Some((8, None)));
+        assert_eq!(bits("layers.4.feed_forward.down"), Some((4, Some(32))));
+        assert_eq!(bits("layers.3.feed_forward.up"), Some((4, Some(32))));
+        assert_eq!(bits("logits"), Some((8, None)));
+        let small = Recipe::named("16a4w", &tiny_config()).unwrap();
+        assert_eq!(small.format_of("layers.0.attention.value"), Some(WeightFormat::per_channel(4)));
+        assert_eq!(small.format_of("logits"), Some(WeightFormat::per_channel(8)));
+    }
+
+    #[test]
+    fn unknown_recipes_and_widths_are_refused() {
+        let error = Recipe::named("4a4w", &tiny_config()).unwrap_err();
+        assert!(error.to_string().starts_with("there is no recipe \"4a4w\""), "{error}");
+        let recipe = Recipe { kv_bits: 4, ..Recipe::none() };
+        assert_eq!(recipe.kv_codes().unwrap_err().to_string(), "keys and values: codes of 4 bits; 8, 16 and 32 exist");
+    }
+}

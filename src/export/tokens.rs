@@ -1,0 +1,183 @@
+//! The tokenizer of an export: where it is found, what is written of it, and the calibration tokens that it makes.
+
+use super::checkpoint::{Checkpoint, TokenizerFiles};
+use super::options::{Calibration, Options};
+use crate::error::{Error, Result, Status};
+use crate::tokenizer::{self, Specials, TokenId, Tokenizer};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Names of tokenizers beside a checkpoint, the first of which is taken.
+const BESIDE: [&str; 3] = ["tokenizer.json", "tokenizer.model", "tokenizer.bin"];
+
+/// Longest calibration file, in bytes.
+const MAX_CALIBRATION: u64 = 64 << 20;
+
+/// A tokenizer and where it comes from.
+pub struct Found {
+    /// The tokenizer.
+    pub tokenizer: Arc<dyn Tokenizer>,
+    /// Its file; for one out of a GGUF file, the file that [`Found::save`] writes.
+    pub path: PathBuf,
+    made: Option<TokenizerFiles>,
+}
+
+impl Found {
+    /// The tokenizer that was named, that of the checkpoint itself, or one beside it; `None` without any.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn of(options: &Options, checkpoint: &Checkpoint) -> Result<Option<Self>> {
+        let file = |path: PathBuf| Ok(Some(Self { tokenizer: tokenizer::load(&path)?, path, made: None }));
+        if let Some(path) = &options.tokenizer {
+            return file(path.clone());
+        }
+        if let Some(made) = checkpoint.tokenizer_files()? {
+            let path = options.output.with_file_name("tokenizer.json");
+            let tokenizer = tokenizer::from_bytes(&made.tokenizer, &path)?;
+            return Ok(Some(Self { tokenizer, path, made: Some(made) }));
+        }
+        let folder = match options.checkpoint.is_dir() {
+            true => options.checkpoint.as_path(),
+            false => options.checkpoint.parent().unwrap_or(Path::new("")),
+        };
+        match BESIDE.map(|name| folder.join(name)).into_iter().find(|path| path.is_file()) {
+            Some(path) => file(path),
+            None => Ok(None),
+        }
+    }
+
+    /// Writes what the checkpoint held beside the program; nothing for a tokenizer that is a file already.
+    ///
+    /// # Errors
+    /// `AccessFailed`; names the file.
+    pub fn save(&self) -> Result<Vec<PathBuf>> {
+        let Some(made) = &self.made else { return Ok(Vec::new()) };
+        let config = self.path.with_file_name("tokenizer_config.json");
+        for (path, bytes) in [(&self.path, &made.tokenizer), (&config, &made.config)] {
+            write_whole(path, bytes)?;
+        }
+        Ok(vec![self.path.clone(), config])
+    }
+}
+
+/// Writes a file beside its place and renames it, so that nobody ever sees a part of it.
+///
+/// # Errors
+/// `AccessFailed`; names the file.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(format!(".{}.partial", std::process::id()));
+    std::fs::write(&partial, bytes).and_then(|()| std::fs::rename(&partial, path)).map_err(|error| {
+        // Nothing to do when there is none, or when it cannot be removed either.
+        let _ = std::fs::remove_file(&partial);
+        Error::new(Status::AccessFailed, format!("cannot write {}: {error}", path.display()))
+    })
+}
+
+/// The texts that the model is calibrated on. Each begins with the beginning-of-sequence token.
+///
+/// # Errors
+/// A file that cannot be read, is no text or no list of tokens; a text without a tokenizer to read it.
+pub fn calibration(options: &Options, tokenizer: Option<&dyn Tokenizer>) -> Result<Vec<Vec<TokenId>>> {
+    let encode = |text: &str| match tokenizer {
+        Some(tokenizer) => tokenizer.encode(text, Specials { bos: 1, eos: 0 }),
+        None => Err(Error::new(
+            Status::InvalidArgument,
+            "there is no tokenizer to read the calibration text with: name one, or calibrate on a file of tokens",
+        )),
+    };
+    match &options.calibration {
+        Calibration::Prompts(texts) => texts.iter().map(|text| encode(text)).collect(),
+        Calibration::TextFile(path) => {
+            let text = String::from_utf8(read(path)?);
+            let text = text.map_err(|error| {
+                let at = error.utf8_error().valid_up_to();
+                damaged(path, format!("it is not UTF-8 at byte {at}"))
+            })?;
+            Ok(vec![encode(&text)?])
+        }
+        Calibration::TokenFile(path) => {
+            let bytes = read(path)?;
+            let (ids, rest) = bytes.as_chunks::<8>();
+            match rest.is_empty() {
+                true => Ok(vec![ids.iter().map(|id| TokenId::from_le_bytes(*id)).collect()]),
+                false => Err(damaged(path, format!("{} bytes are no 64-bit tokens", bytes.len()))),
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let fail = |error: std::io::Error| {
+        Error::new(Status::AccessFailed, format!("calibration file {}: {error}", path.display()))
+    };
+    let metadata = std::fs::metadata(path).map_err(fail)?;
+    if !metadata.is_file() {
+        return Err(damaged(path, "it is not a regular file".into()));
+    }
+    if metadata.len() > MAX_CALIBRATION {
+        return Err(damaged(path, format!("it is longer than {MAX_CALIBRATION} bytes")));
+    }
+    std::fs::read(path).map_err(fail)
+}
+
+fn damaged(path: &Path, why: String) -> Error {
+    Error::new(Status::InvalidExternalData, format!("calibration file {}: {why}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::options::Backend;
+
+    fn tokens(calibration_of: Calibration) -> Result<Vec<Vec<TokenId>>> {
+        let mut options = Options::new("model.bin".into(), "model.pte".into(), Backend::Qnn);
+        options.calibration = calibration_of;
+        calibration(&options, None)
+    }
+
+    #[test]
+    fn token_files_are_little_endian_and_whole() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let ids = |bytes: &[u8]| {
+            std::fs::write(file.path(), bytes).unwrap();
+            tokens(Calibration::TokenFile(file.path().into()))
+        };
+        assert_eq!(ids(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]).unwrap(), [[1, 256]]);
+        let error = ids(&[0; 9]).unwrap_err();
+        assert_eq!(error.status(), Status::InvalidExternalData);
+        assert!(error.chain().ends_with("9 bytes are no 64-bit tokens"), "{error:?}");
+    }
+
+    #[test]
+    fn files_that_are_no_text_are_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text.txt");
+        let refused = |path: &Path| tokens(Calibration::TextFile(path.into())).unwrap_err();
+        let error = refused(&path);
+        assert!(error.status() == Status::AccessFailed && error.chain().contains("text.txt"), "{error:?}");
+        assert!(refused(folder.path()).chain().ends_with("it is not a regular file"));
+        std::fs::write(&path, b"ab\xff").unwrap();
+        assert!(refused(&path).chain().ends_with("it is not UTF-8 at byte 2"));
+        std::fs::File::create(&path).unwrap().set_len(MAX_CALIBRATION + 1).unwrap();
+        assert!(refused(&path).chain().contains("it is longer than"));
+    }
+
+    #[test]
+    fn a_text_without_a_tokenizer_is_an_error() {
+        let error = tokens(Calibration::Prompts(vec!["Once".into()])).unwrap_err();
+        assert!(error.status() == Status::InvalidArgument && error.chain().contains("no tokenizer"), "{error:?}");
+    }
+
+    #[test]
+    fn a_failed_write_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("file");
+        std::fs::create_dir(&place).unwrap();
+        assert_eq!(write_whole(&place, b"x").unwrap_err().status(), Status::AccessFailed);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        write_whole(&folder.path().join("other"), b"xy").unwrap();
+        assert_eq!(std::fs::read(folder.path().join("other")).unwrap(), b"xy");
+    }
+}

@@ -1,0 +1,174 @@
+//! Programs that are exported for the HTP say what the float weights say: in this library's own runtime on the x86
+//! simulator, in every mode of the runner, however they are cut, on every SDK, and in ExecuTorch itself.
+
+mod common;
+mod export_common;
+mod forward_common;
+
+use export_common::{hybrid, stories};
+use forward_common::{golden, ids};
+use llama_runner::builtin::{ProgramOptions, open_program};
+use llama_runner::export::checkpoint::Checkpoint;
+use llama_runner::export::lower::Assets;
+use llama_runner::export::lower::qnn::{self, FitBlockScales, QnnOptions};
+use llama_runner::export::quantize::passes::{
+    Annotate, InsertRequantize, QuantizeEmbedding, QuantizeLinear, QuantizeScalars, in_memory,
+};
+use llama_runner::export::quantize::{Calibration, EmbeddingFormat, Recipe, ScaleMethod, WeightFormat};
+use llama_runner::export::{KvLayout, MethodSpec, emit, model};
+use llama_runner::graph::Graph;
+use llama_runner::passes::{Pass, PassManager};
+use llama_runner::pte::Program;
+use llama_runner::qnn::compiler::CompilerOptions;
+use llama_runner::qnn::{LibraryOptions, QnnLibrary, Soc};
+use llama_runner::runner::{EvalMode, GenerationConfig, KvUpdater, Prompt, Runner, RunnerOptions};
+use llama_runner::tensor::DType;
+use llama_runner::tokenizer::{self, TokenId};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use tempfile::TempDir;
+
+/// Tokens that must be those of the float weights.
+const STEPS: usize = 24;
+
+/// What differs between exports.
+#[derive(Debug, Clone)]
+struct Export {
+    recipe: &'static str,
+    kv_bits: u8,
+    layout: KvLayout,
+    /// Bits of a token embedding on the CPU.
+    embedding: Option<u8>,
+    /// Codes that share a scale in linear weights.
+    block: Option<usize>,
+    shards: usize,
+    sdk: PathBuf,
+}
+
+impl Export {
+    fn new(recipe: &'static str) -> Self {
+        let (kv_bits, layout, embedding, block) = (8, KvLayout::PerLayer, None, None);
+        Self { recipe, kv_bits, layout, embedding, block, shards: 1, sdk: common::qnn_lib_dir().unwrap() }
+    }
+
+    fn recipe(&self, stories: &Checkpoint) -> Recipe {
+        let mut recipe = Recipe::named(self.recipe, stories.config()).unwrap();
+        recipe.kv_bits = self.kv_bits;
+        if let Some(bits) = self.embedding {
+            recipe.embedding = EmbeddingFormat::Blockwise { bits, block: 32 };
+        }
+        if let Some(block) = self.block {
+            recipe.linear = Some(WeightFormat { block: Some(block), ..WeightFormat::per_channel(4) });
+        }
+        recipe
+    }
+
+    fn graphs(&self, specs: &[MethodSpec]) -> Vec<Graph> {
+        let stories = stories();
+        let recipe = self.recipe(&stories);
+        let mut passes = qnn::decompositions();
+        passes.push(Box::new(InsertRequantize::new(&recipe)) as Box<dyn Pass>);
+        passes.push(Box::new(QuantizeLinear { recipe: recipe.clone(), keep: in_memory(), moments: None }));
+        if let Some(bits) = self.embedding {
+            let format = WeightFormat::embedding(bits, 32);
+            passes.push(Box::new(QuantizeEmbedding { format, scales: ScaleMethod::Search, keep: in_memory() }));
+        }
+        passes.push(Box::new(FitBlockScales));
+        let calibration = Arc::clone(calibration());
+        passes.push(Box::new(Annotate { recipe, calibration, keep: in_memory() }));
+        passes.push(Box::new(QuantizeScalars { keep: in_memory() }));
+        let passes = PassManager::new(passes).unwrap();
+        specs.iter().map(|spec| graph(&stories, spec, &passes)).collect()
+    }
+
+    fn program(&self, specs: &[MethodSpec]) -> Program {
+        let graphs = self.graphs(specs);
+        let library = LibraryOptions { path: Some(self.sdk.clone()), ..LibraryOptions::default() };
+        let options = QnnOptions {
+            library: QnnLibrary::load(&library).unwrap(),
+            compiler: CompilerOptions::new(Soc::named("SM8650").unwrap()),
+            shards: self.shards,
+            share_spill_fill: false,
+            keep: in_memory(),
+        };
+        let mut assets = Assets::default();
+        let plans = qnn::lower(&graphs, &options, &mut assets).unwrap_or_else(|error| panic!("{}", error.chain()));
+        let methods: Vec<_> = specs.iter().zip(&graphs).collect();
+        emit::assemble(assets, plans, emit::static_metadata(stories().config(), &methods))
+    }
+
+    /// `kv_forward` and `prefill_forward` in a file.
+    fn save(&self) -> (TempDir, PathBuf) {
+        let tokens = if self.embedding.is_some() { DType::I64 } else { DType::I32 };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.pte");
+        let program = self.program(&hybrid(self.layout, tokens));
+        program.save(&path).unwrap_or_else(|error| panic!("{}", error.chain()));
+        (dir, path)
+    }
+}
+
+fn graph(stories: &Checkpoint, spec: &MethodSpec, passes: &PassManager) -> Graph {
+    let graph = model::build(stories.config(), stories, spec);
+    let mut graph = graph.unwrap_or_else(|error| panic!("{}", error.chain()));
+    passes.run(&mut graph, None, &mut |_, _| Ok(())).unwrap_or_else(|error| panic!("{}", error.chain()));
+    graph
+}
+
+/// The recorded greedy run of the float weights, and how many ids of it are the prompt's.
+fn recorded() -> (Vec<i64>, usize) {
+    let golden = golden(&common::shared(), "portable_s260k_fp32_kv");
+    (ids(&golden, "ids_prefill"), ids(&golden, "prompt").len())
+}
+
+fn calibration() -> &'static Arc<Calibration> {
+    static CALIBRATION: OnceLock<Arc<Calibration>> = OnceLock::new();
+    CALIBRATION.get_or_init(|| {
+        let text: Vec<u64> = recorded().0.iter().map(|&id| id as u64).take(64).collect();
+        let spec = MethodSpec::Static {
+            name: "calibrate".into(),
+            ar: text.len(),
+            context: text.len(),
+            layout: KvLayout::PerLayer,
+            tokens: DType::I32,
+        };
+        let graph = graph(&stories(), &spec, &PassManager::new(qnn::decompositions()).unwrap());
+        let calibration = Calibration::run(&graph, &text, &mut |_, _| Ok(()));
+        Arc::new(calibration.unwrap_or_else(|error| panic!("{}", error.chain())))
+    })
+}
+
+/// The tokens that the runner generates with the library of `sdk`.
+fn generate(path: &Path, mode: EvalMode, (sdk, layout): (&Path, KvLayout)) -> Vec<i64> {
+    let (want, prompt) = recorded();
+    let prompt: Vec<TokenId> = want[..prompt].iter().map(|&id| id as TokenId).collect();
+    let options = ProgramOptions { qnn_lib_dir: Some(sdk.to_path_buf()), ..ProgramOptions::default() };
+    let module = open_program(path, &options).unwrap_or_else(|error| panic!("{}", error.chain()));
+    let tokenizer = tokenizer::load(&common::model("tok512.model")).unwrap();
+    let kv_updater = if layout == KvLayout::PerHead { KvUpdater::ShiftPointer } else { KvUpdater::SmartMask };
+    let options = RunnerOptions { eval_mode: Some(mode), kv_updater, ..Default::default() };
+    let mut runner = Runner::load(module, tokenizer, options).unwrap_or_else(|error| panic!("{}", error.chain()));
+    let config = GenerationConfig { max_decode_steps: Some(STEPS - 1), ..Default::default() };
+    let turn = runner.generate(Prompt::Tokens(&prompt), &config, &mut |_| ControlFlow::Continue(()));
+    turn.unwrap_or_else(|error| panic!("{}", error.chain())).tokens.into_iter().map(|id| id as i64).collect()
+}
+
+fn check(export: &Export) {
+    let (want, prompt) = recorded();
+    let (_dir, path) = export.save();
+    if let Some(keep) = std::env::var_os("QNNC_KEEP") {
+        std::fs::copy(&path, Path::new(&keep).join(format!("{}_{}.pte", export.recipe, export.shards))).unwrap();
+    }
+    for mode in [EvalMode::Kv, EvalMode::Hybrid] {
+        let have = generate(&path, mode, (&export.sdk, export.layout));
+        assert_eq!(have, want[prompt..][..STEPS], "{export:?}, {mode:?}");
+    }
+}
+
+#[test]
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+fn programs_of_4_bit_weights_give_the_float_tokens() {
+    check(&Export::new("16a4w"));
+}
