@@ -30,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 use tempfile::TempDir;
 
 /// Tokens that must be those of the float weights.
-const STEPS: usize = 24;
+const STEPS: usize = 20;
 
 /// What differs between exports.
 #[derive(Debug, Clone)]
@@ -139,8 +139,11 @@ fn calibration() -> &'static Arc<Calibration> {
     })
 }
 
-/// The tokens that the runner generates with the library of `sdk`.
-fn generate(path: &Path, mode: EvalMode, (sdk, layout): (&Path, KvLayout)) -> Vec<i64> {
+/// A token, and the FNV-1a of the row of logits that it comes from.
+type Step = (i64, u64);
+
+/// What the runner generates with the library of `sdk`.
+fn generate(path: &Path, mode: EvalMode, (sdk, layout): (&Path, KvLayout)) -> Vec<Step> {
     let (want, prompt) = recorded();
     let prompt: Vec<TokenId> = want[..prompt].iter().map(|&id| id as TokenId).collect();
     let options = ProgramOptions { qnn_lib_dir: Some(sdk.to_path_buf()), ..ProgramOptions::default() };
@@ -150,25 +153,94 @@ fn generate(path: &Path, mode: EvalMode, (sdk, layout): (&Path, KvLayout)) -> Ve
     let options = RunnerOptions { eval_mode: Some(mode), kv_updater, ..Default::default() };
     let mut runner = Runner::load(module, tokenizer, options).unwrap_or_else(|error| panic!("{}", error.chain()));
     let config = GenerationConfig { max_decode_steps: Some(STEPS - 1), ..Default::default() };
-    let turn = runner.generate(Prompt::Tokens(&prompt), &config, &mut |_| ControlFlow::Continue(()));
-    turn.unwrap_or_else(|error| panic!("{}", error.chain())).tokens.into_iter().map(|id| id as i64).collect()
+    let mut steps = Vec::new();
+    let turn = runner.generate(Prompt::Tokens(&prompt), &config, &mut |event| {
+        steps.push((event.token as i64, event.logits.fnv1a64()));
+        ControlFlow::Continue(())
+    });
+    turn.unwrap_or_else(|error| panic!("{}", error.chain()));
+    steps
 }
 
-fn check(export: &Export) {
-    let (want, prompt) = recorded();
+/// Exports, runs both modes, which must agree bit for bit, and gives their steps.
+fn run(export: &Export) -> Vec<Step> {
     let (_dir, path) = export.save();
     if let Some(keep) = std::env::var_os("QNNC_KEEP") {
         std::fs::copy(&path, Path::new(&keep).join(format!("{}_{}.pte", export.recipe, export.shards))).unwrap();
     }
-    for mode in [EvalMode::Kv, EvalMode::Hybrid] {
-        let have = generate(&path, mode, (&export.sdk, export.layout));
-        assert_eq!(have, want[prompt..][..STEPS], "{export:?}, {mode:?}");
-    }
+    let [kv, hybrid] = [EvalMode::Kv, EvalMode::Hybrid].map(|mode| generate(&path, mode, (&export.sdk, export.layout)));
+    assert_eq!(kv, hybrid, "{export:?}");
+    kv
+}
+
+/// As [`run`], and the tokens must be those of the float weights.
+fn check(export: &Export) -> Vec<Step> {
+    let (want, prompt) = recorded();
+    let steps = run(export);
+    let tokens: Vec<i64> = steps.iter().map(|&(token, _)| token).collect();
+    assert_eq!(tokens, want[prompt..][..STEPS], "{export:?}");
+    steps
 }
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
 #[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
-fn programs_of_4_bit_weights_give_the_float_tokens() {
-    check(&Export::new("16a4w"));
+fn programs_in_two_shards_compute_what_whole_ones_do() {
+    let whole = check(&Export::new("16a4w"));
+    assert_eq!(check(&Export { shards: 2, ..Export::new("16a4w") }), whole);
+}
+
+#[test]
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+fn keys_and_values_of_16_bits_give_the_float_tokens() {
+    check(&Export { kv_bits: 16, ..Export::new("16a4w") });
+}
+
+#[test]
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+fn a_cache_for_each_head_gives_the_float_tokens() {
+    check(&Export { layout: KvLayout::PerHead, ..Export::new("16a4w") });
+}
+
+#[test]
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+fn a_4_bit_embedding_on_the_cpu_gives_the_float_tokens() {
+    check(&Export { embedding: Some(4), ..Export::new("16a4w") });
+}
+
+#[test]
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+fn weights_of_8_bits_give_the_float_tokens() {
+    check(&Export::new("16a8w"));
+}
+
+#[test]
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+fn activations_of_8_bits_run_alike_in_both_modes() {
+    run(&Export::new("8a8w"));
+}
+
+#[test]
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+#[cfg_attr(not(have_qnn_sdks), ignore = "needs LLR_QNN_SDK_DIRS: libQnnHtp.so of several SDKs")]
+fn a_program_runs_on_its_own_sdk_and_on_every_newer_one() {
+    let (want, prompt) = recorded();
+    let core = |dir: &Path| {
+        let library = LibraryOptions { path: Some(dir.to_path_buf()), ..LibraryOptions::default() };
+        QnnLibrary::load(&library).unwrap().info().core
+    };
+    let mut sdks = common::qnn_sdk_dirs();
+    sdks.sort_by_key(|dir| core(dir));
+    for (index, sdk) in sdks.iter().enumerate() {
+        let (_dir, path) = Export { sdk: sdk.clone(), ..Export::new("16a4w") }.save();
+        for newer in &sdks[index..] {
+            let tokens = generate(&path, EvalMode::Hybrid, (newer, KvLayout::PerLayer)).into_iter().map(|step| step.0);
+            assert!(tokens.eq(want[prompt..][..STEPS].iter().copied()), "{} on {}", sdk.display(), newer.display());
+        }
+    }
 }
