@@ -11,8 +11,8 @@ pub mod lower;
 mod method;
 pub mod model;
 pub mod quantize;
-pub mod shard;
 pub mod scratch;
+pub mod shard;
 #[cfg(test)]
 pub(crate) mod testing;
 mod weights;

@@ -10,20 +10,28 @@ mod encodings;
 mod error;
 mod gptq;
 mod histogram;
+mod layerwise;
 mod matrix;
 pub mod passes;
 mod recipe;
 mod scale;
+mod segment;
+mod store;
 mod weight;
 mod window;
+
+#[cfg(test)]
+mod tests;
 
 pub use calibrate::Calibration;
 pub use encodings::{CodeType, Encodings};
 pub use error::QuantizeError;
 pub use gptq::Moments;
 pub use histogram::{Histogram, Range, RangeMethod};
+pub use layerwise::quantize_layerwise;
 pub use matrix::Matrix;
 pub use recipe::{Activations, DYNAMIC_BLOCK, EmbeddingFormat, LinearRule, Recipe};
 pub use scale::{Grid, ScaleMethod, ScaleType};
+pub use store::{CodeStore, Keep};
 pub use weight::{Knowledge, QuantizedMatrix, WeightFormat, quantize};
 pub use window::{MASKED, Windows};

@@ -74,6 +74,12 @@ impl<'g> Windows<'g> {
         }
     }
 
+    /// The bytes of the input called `name` for one window; `None` for any other name.
+    pub(super) fn input_bytes(&self, name: &str, window: &[u64]) -> Option<Vec<u8>> {
+        let id = self.graph.inputs.iter().copied().find(|&id| self.graph.value(id).name == name)?;
+        Some(self.input(id, window).to_bytes())
+    }
+
     fn input(&self, id: ValueId, window: &[u64]) -> Tensor {
         let (shape, dtype) = (self.graph.max_shape(id), self.graph.value(id).dtype);
         let data = if id == self.tokens {

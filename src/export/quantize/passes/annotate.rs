@@ -4,12 +4,11 @@
 //! is for decides its codes (keys and values, the mask, results of softmax and sigmoid, logits); everything else gets
 //! the range that calibration saw, over all names of the class.
 
-use super::Keep;
 use super::constants;
 use super::roles::{self, CACHES, MASK, Roles, is_real};
 use crate::error::Result;
 use crate::export::quantize::recipe::{Activations, EmbeddingFormat, Recipe};
-use crate::export::quantize::{Calibration, CodeType, QuantizeError, Range};
+use crate::export::quantize::{Calibration, CodeStore, CodeType, QuantizeError, Range};
 use crate::graph::{BinaryOp, Constant, Graph, Node, Op, UnaryOp, ValueId, ValueKind};
 use crate::passes::Pass;
 use crate::tensor::Encoding;
@@ -23,7 +22,7 @@ pub struct Annotate {
     /// Ranges by name.
     pub calibration: Arc<Calibration>,
     /// Takes the codes of constants.
-    pub keep: Keep,
+    pub store: Arc<CodeStore>,
 }
 
 impl Pass for Annotate {
@@ -81,7 +80,7 @@ impl Annotate {
     /// Gives `id` its encoding; a constant becomes codes.
     fn assign(&self, graph: &mut Graph, id: ValueId, codes: CodeType, encoding: Encoding) -> Result<()> {
         if graph.constant(id).is_some() {
-            let data = (self.keep)(constants::codes(graph, id, codes, encoding)?)?;
+            let data = self.store.keep(constants::codes(graph, id, codes, encoding)?)?;
             graph.value_mut(id).kind = ValueKind::Constant(Constant { data });
         }
         let value = graph.value_mut(id);

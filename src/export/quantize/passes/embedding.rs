@@ -1,11 +1,11 @@
 //! The token embedding as a blockwise table, which an operator on the CPU looks up.
 
-use super::Keep;
 use super::roles::is_token_embedding;
 use crate::error::Result;
-use crate::export::quantize::{Knowledge, Matrix, ScaleMethod, WeightFormat, quantize};
-use crate::graph::{Graph, NodeId, ValueId};
+use crate::export::quantize::{CodeStore, Knowledge, Matrix, ScaleMethod, WeightFormat, quantize};
+use crate::graph::{Graph, NodeId};
 use crate::passes::Pass;
+use std::sync::Arc;
 
 /// See the module.
 pub struct QuantizeEmbedding {
@@ -13,8 +13,8 @@ pub struct QuantizeEmbedding {
     pub format: WeightFormat,
     /// How scales are found.
     pub scales: ScaleMethod,
-    /// Takes the codes.
-    pub keep: Keep,
+    /// Holds the codes.
+    pub store: Arc<CodeStore>,
 }
 
 impl Pass for QuantizeEmbedding {
@@ -32,18 +32,10 @@ impl Pass for QuantizeEmbedding {
         let mut count = 0;
         for id in look_ups {
             let Some(matrix) = Matrix::of(graph, graph.nodes[id].inputs[0])? else { continue };
-            let table = self.table(graph, &matrix)?;
-            graph.nodes[id].inputs[0] = table;
+            let make = || Ok(quantize(&matrix, self.format, self.scales, Knowledge::None)?);
+            graph.nodes[id].inputs[0] = self.store.constant(graph, &matrix, make)?;
             count += 1;
         }
         Ok(count)
-    }
-}
-
-impl QuantizeEmbedding {
-    fn table(&self, graph: &mut Graph, matrix: &Matrix) -> Result<ValueId> {
-        let codes = quantize(matrix, self.format, self.scales, Knowledge::None)?;
-        matrix.data().release();
-        super::add_codes(graph, matrix, codes, &self.keep)
     }
 }

@@ -1,10 +1,9 @@
 //! Weights of linear layers as codes, and, for 8da4w, their operands rounded row by row.
 
-use super::{Keep, MomentsOf};
 use crate::error::Result;
 use crate::export::quantize::recipe::{Activations, Recipe};
-use crate::export::quantize::{Knowledge, Matrix, QuantizedMatrix, WeightFormat, quantize};
-use crate::graph::{Graph, Node, Op, Quantization, ValueId};
+use crate::export::quantize::{CodeStore, Knowledge, Matrix, Moments, quantize};
+use crate::graph::{Graph, Node, NodeId, Op, Quantization, ValueId};
 use crate::passes::Pass;
 use crate::tensor::DType;
 use std::collections::HashMap;
@@ -14,10 +13,8 @@ use std::sync::Arc;
 pub struct QuantizeLinear {
     /// Which layer gets which codes.
     pub recipe: Recipe,
-    /// Takes the codes.
-    pub keep: Keep,
-    /// What is known of operands, by the name of the layer's result.
-    pub moments: Option<Arc<MomentsOf>>,
+    /// Holds the codes; those that it has already are taken.
+    pub store: Arc<CodeStore>,
 }
 
 impl Pass for QuantizeLinear {
@@ -32,17 +29,9 @@ impl Pass for QuantizeLinear {
     fn run(&self, graph: &mut Graph) -> Result<usize> {
         let mut count = 0;
         for id in 0..graph.nodes.len() {
-            if graph.nodes[id].op != Op::FullyConnected {
-                continue;
+            if graph.nodes[id].op == Op::FullyConnected {
+                count += usize::from(self.quantize(graph, id, None)?);
             }
-            let name = graph.value(graph.nodes[id].outputs[0]).name.clone();
-            let Some(format) = self.recipe.format_of(&name) else { continue };
-            let Some(matrix) = Matrix::of(graph, graph.nodes[id].inputs[1])? else { continue };
-            let codes = self.codes(&name, &matrix, format)?;
-            matrix.data().release();
-            let weights = super::add_codes(graph, &matrix, codes, &self.keep)?;
-            graph.nodes[id].inputs[1] = weights;
-            count += 1;
         }
         if self.recipe.activations == Activations::DynamicRows {
             round_operands(graph);
@@ -52,18 +41,28 @@ impl Pass for QuantizeLinear {
 }
 
 impl QuantizeLinear {
-    fn codes(&self, name: &str, matrix: &Matrix, format: WeightFormat) -> Result<QuantizedMatrix> {
-        let moments = match &self.moments {
-            Some(of) => of(name)?,
-            None => None,
-        };
-        let knowledge = moments.as_deref().map_or(Knowledge::None, Knowledge::Moments);
-        Ok(quantize(matrix, format, self.recipe.scales, knowledge)?)
+    /// Quantizes the weights of the linear layer `id`; says whether it did.
+    ///
+    /// # Errors
+    /// As [`quantize`].
+    pub(in crate::export::quantize) fn quantize(
+        &self,
+        graph: &mut Graph,
+        id: NodeId,
+        moments: Option<&Moments>,
+    ) -> Result<bool> {
+        let name = graph.value(graph.nodes[id].outputs[0]).name.clone();
+        let Some(format) = self.recipe.format_of(&name) else { return Ok(false) };
+        let Some(matrix) = Matrix::of(graph, graph.nodes[id].inputs[1])? else { return Ok(false) };
+        let knowledge = moments.map_or(Knowledge::None, Knowledge::Moments);
+        let make = || Ok(quantize(&matrix, format, self.recipe.scales, knowledge)?);
+        graph.nodes[id].inputs[1] = self.store.constant(graph, &matrix, make)?;
+        Ok(true)
     }
 }
 
 /// Puts a rounding in front of every linear layer of integer weights, one for each operand.
-fn round_operands(graph: &mut Graph) {
+pub(in crate::export::quantize) fn round_operands(graph: &mut Graph) {
     let mut rounded: HashMap<ValueId, ValueId> = HashMap::new();
     graph.rewrite(|graph, before, id| {
         let node = &before.nodes()[id];

@@ -17,27 +17,43 @@ pub use linear::QuantizeLinear;
 pub use requantize::InsertRequantize;
 pub use scalars::QuantizeScalars;
 
-use super::{Matrix, Moments, QuantizedMatrix};
-use crate::base::storage::Blob;
-use crate::error::Result;
-use crate::graph::{Graph, ValueId};
+pub(super) use linear::round_operands;
+
+use super::{Activations, Calibration, CodeStore, EmbeddingFormat, Recipe, WeightFormat};
+use crate::passes::Pass;
 use std::sync::Arc;
 
-/// Takes the bytes of a new constant to where they stay: a temporary file, or memory.
-pub type Keep = Arc<dyn Fn(Vec<u8>) -> Result<Blob> + Send + Sync>;
-
-/// Second moments of the operand of the layer called so; `None` where they are not known.
-pub type MomentsOf = dyn Fn(&str) -> Result<Option<Arc<Moments>>> + Send + Sync;
-
-/// Keeps constants in memory.
-pub fn in_memory() -> Keep {
-    Arc::new(|bytes| Ok(Blob::from_vec(bytes)))
+/// What quantizes a graph.
+#[derive(Clone)]
+pub struct Setup {
+    /// What gets which codes.
+    pub recipe: Recipe,
+    /// Ranges; needed for static codes, and for keys and values of fewer than 32 bits.
+    pub calibration: Arc<Calibration>,
+    /// Holds the codes, perhaps those of [`quantize_layerwise`](super::quantize_layerwise) already.
+    pub store: Arc<CodeStore>,
 }
 
-/// A constant of `codes` called as `matrix` is, with its quantization.
-fn add_codes(graph: &mut Graph, matrix: &Matrix, codes: QuantizedMatrix, keep: &Keep) -> Result<ValueId> {
-    let quantization = codes.quantization(keep(codes.scales.clone())?);
-    let (dtype, data) = (codes.dtype, keep(codes.data)?);
-    let shape = [matrix.rows(), matrix.columns()];
-    Ok(graph.add_constant(matrix.name(), dtype, &shape, Some(quantization), data))
+/// The passes that `setup` asks for, to be run with whatever else a graph goes through: the manager orders them.
+pub fn for_setup(setup: &Setup) -> Vec<Box<dyn Pass>> {
+    let Setup { recipe, calibration, store } = setup.clone();
+    let mut passes: Vec<Box<dyn Pass>> = Vec::new();
+    let is_static = matches!(recipe.activations, Activations::Static { .. });
+    if is_static {
+        passes.push(Box::new(InsertRequantize::new(&recipe)));
+    }
+    if let EmbeddingFormat::Blockwise { bits, block } = recipe.embedding {
+        let (format, scales) = (WeightFormat::embedding(bits, block), recipe.scales);
+        passes.push(Box::new(QuantizeEmbedding { format, scales, store: Arc::clone(&store) }));
+    }
+    if recipe.linear.is_some() {
+        passes.push(Box::new(QuantizeLinear { recipe: recipe.clone(), store: Arc::clone(&store) }));
+    }
+    if is_static {
+        passes.push(Box::new(Annotate { recipe, calibration, store: Arc::clone(&store) }));
+        passes.push(Box::new(QuantizeScalars { store }));
+    } else if recipe.kv_bits != 32 {
+        passes.push(Box::new(QuantizeKvIo { recipe, calibration }));
+    }
+    passes
 }

@@ -3,16 +3,17 @@
 //! Integer accelerators take no real operand beside integer ones. A constant that is a tensor where a scalar belongs
 //! would silently become one of a coarse grid, so it is an error that names it.
 
-use super::{Keep, constants};
+use super::constants;
 use crate::error::Result;
-use crate::export::quantize::{CodeType, QuantizeError};
+use crate::export::quantize::{CodeStore, CodeType, QuantizeError};
 use crate::graph::{Constant, Graph, Op, Quantization, ValueKind};
 use crate::passes::Pass;
+use std::sync::Arc;
 
 /// See the module.
 pub struct QuantizeScalars {
     /// Takes the codes.
-    pub keep: Keep,
+    pub store: Arc<CodeStore>,
 }
 
 impl Pass for QuantizeScalars {
@@ -43,7 +44,7 @@ impl Pass for QuantizeScalars {
                 return Err(QuantizeError::NotScalar { node: node.origin, name, shape }.into());
             }
             let codes = CodeType::asymmetric(bits);
-            let data = (self.keep)(constants::codes(graph, constant, codes, encoding)?)?;
+            let data = self.store.keep(constants::codes(graph, constant, codes, encoding)?)?;
             graph.value_mut(made).kind = ValueKind::Constant(Constant { data });
             count += 1;
         }

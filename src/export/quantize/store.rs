@@ -1,0 +1,81 @@
+//! Where the codes of a model's weights stay, made once for all of its graphs.
+
+use super::{Matrix, QuantizedMatrix};
+use crate::base::storage::Blob;
+use crate::error::Result;
+use crate::graph::{Graph, Quantization, ValueId};
+use crate::tensor::DType;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::fmt;
+
+/// Takes the bytes of a new constant to where they stay: a temporary file, or memory.
+pub type Keep = Box<dyn Fn(Vec<u8>) -> Result<Blob> + Send + Sync>;
+
+/// Codes of one model by the names of their weights. Graphs that take a weight from one store share its bytes.
+pub struct CodeStore {
+    keep: Keep,
+    codes: Mutex<HashMap<String, Codes>>,
+}
+
+/// A stored matrix.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Codes {
+    pub dtype: DType,
+    pub data: Blob,
+    pub quantization: Quantization,
+}
+
+impl fmt::Debug for CodeStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CodeStore({} weights)", self.codes.lock().len())
+    }
+}
+
+impl CodeStore {
+    /// An empty one whose bytes go where `keep` takes them.
+    pub fn new(keep: Keep) -> Self {
+        Self { keep, codes: Mutex::default() }
+    }
+
+    /// An empty one in memory.
+    pub fn in_memory() -> Self {
+        Self::new(Box::new(|bytes| Ok(Blob::from_vec(bytes))))
+    }
+
+    /// Keeps the bytes of a constant that is no weight.
+    ///
+    /// # Errors
+    /// Those of the place where they stay.
+    pub fn keep(&self, bytes: Vec<u8>) -> Result<Blob> {
+        (self.keep)(bytes)
+    }
+
+    /// A new constant of `graph` with the codes of `matrix`, which `make` makes when there are none yet; the pages of
+    /// the matrix are released then.
+    ///
+    /// # Errors
+    /// Those of `make`, and of the place where codes stay.
+    pub(super) fn constant(
+        &self,
+        graph: &mut Graph,
+        matrix: &Matrix,
+        make: impl FnOnce() -> Result<QuantizedMatrix>,
+    ) -> Result<ValueId> {
+        let known = self.codes.lock().get(matrix.name()).cloned();
+        let codes = match known {
+            Some(codes) => codes,
+            None => {
+                let mut made = make()?;
+                matrix.data().release();
+                let scales = self.keep(std::mem::take(&mut made.scales))?;
+                let quantization = made.quantization(scales);
+                let codes = Codes { dtype: made.dtype, data: self.keep(made.data)?, quantization };
+                self.codes.lock().insert(matrix.name().to_owned(), codes.clone());
+                codes
+            }
+        };
+        let shape = [matrix.rows(), matrix.columns()];
+        Ok(graph.add_constant(matrix.name(), codes.dtype, &shape, Some(codes.quantization), codes.data))
+    }
+}
