@@ -12,6 +12,8 @@ fn main() {
         ("have_qnn_sdks", std::env::var_os("LLR_QNN_SDK_DIRS").is_some_and(|dirs| !dirs.is_empty())),
         // The GGUF file of SmolLM2, which scripts/fetch-models fetches.
         ("have_gguf", std::env::var_os("LLR_GGUF_SMOLLM2").is_some_and(|file| !file.is_empty())),
+        // ExecuTorch's headers and libraries, to run exported programs in.
+        ("have_executorch", std::env::var_os("LLR_EXECUTORCH_DIR").is_some_and(|dir| !dir.is_empty())),
         // bindgen's reader of C headers.
         ("have_libclang", have_libclang()),
         // What the C programs of `cpp-harness` are tried with, beside gcc.
@@ -29,6 +31,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed=LLR_QNN_LIB_DIR");
     println!("cargo::rerun-if-env-changed=LLR_QNN_SDK_DIRS");
     println!("cargo::rerun-if-env-changed=LLR_GGUF_SMOLLM2");
+    println!("cargo::rerun-if-env-changed=LLR_EXECUTORCH_DIR");
     println!("cargo::rerun-if-env-changed=LIBCLANG_PATH");
 }
 

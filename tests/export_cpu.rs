@@ -35,11 +35,6 @@ fn save(program: &Program, name: &str) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(format!("{name}.pte"));
     program.save(&path).unwrap_or_else(|error| panic!("{}", error.chain()));
-    if std::env::var_os("XNN_KEEP").is_some() {
-        static N: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-        let n = N.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        std::fs::copy(&path, format!("/tmp/xnn/keep_{name}_{n}.pte")).unwrap();
-    }
     (dir, path)
 }
 
@@ -99,25 +94,35 @@ fn static_programs_run_in_the_runners_modes() {
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
 fn static_programs_with_codes_in_their_caches_run_in_the_runners_modes() {
-    let (want, _) = recorded();
+    let (want, prompt) = recorded();
     let text: Vec<u64> = want.iter().map(|&id| id as u64).collect();
     let specs = hybrid(KvLayout::PerLayer, DType::I64);
-    for (backend, kv_bits, embedding) in
-        [(Backend::Portable, 16, 8), (Backend::Portable, 8, 8), (Backend::Xnnpack8da4w, 8, 4)]
-    {
-        let program = export(&specs, Options { backend, kv_bits, embedding: Some(embedding) }, &text[..64]);
-        check_static(&program, Backend::Xnnpack8da4w, EvalMode::Hybrid, KvLayout::PerLayer);
+    for (backend, kv_bits, embedding) in [
+        (Backend::Portable, 16, None),
+        (Backend::Portable, 8, Some(8)),
+        (Backend::XnnpackFp32, 8, None),
+        (Backend::Xnnpack8da4w, 8, Some(4)),
+    ] {
+        let program = export(&specs, Options { backend, kv_bits, embedding }, &text[..64]);
+        let (_dir, path) = save(&program, "codes");
+        for mode in [EvalMode::Kv, EvalMode::Hybrid] {
+            let have = generate(&path, Execution::Auto, runner_options(mode, KvLayout::PerLayer), 20);
+            assert_eq!(have, want[prompt..][..20], "{backend:?}, {kv_bits}, {embedding:?}, {mode:?}");
+        }
     }
+}
+
+fn runner_options(mode: EvalMode, layout: KvLayout) -> RunnerOptions {
+    let kv_updater = if layout == KvLayout::PerHead { KvUpdater::ShiftPointer } else { KvUpdater::SmartMask };
+    RunnerOptions { eval_mode: Some(mode), kv_updater, ..Default::default() }
 }
 
 fn check_static(program: &Program, backend: Backend, mode: EvalMode, layout: KvLayout) {
     let (want, prompt) = recorded();
     let (_dir, path) = save(program, "static");
     for way in WAYS {
-        let kv_updater = if layout == KvLayout::PerHead { KvUpdater::ShiftPointer } else { KvUpdater::SmartMask };
-        let options = RunnerOptions { eval_mode: Some(mode), kv_updater, ..Default::default() };
         let steps = agreement(backend);
-        let have = generate(&path, way, options, steps);
+        let have = generate(&path, way, runner_options(mode, layout), steps);
         assert_eq!(have, want[prompt..][..steps], "{backend:?}, {layout:?}, {mode:?}, {way:?}");
     }
 }

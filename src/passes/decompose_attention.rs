@@ -86,13 +86,16 @@ fn swap(parts: &mut Parts<'_>, name: &str, x: ValueId) -> ValueId {
 fn attention(mut parts: Parts<'_>, masks: &mut Masks, attention: Attention) -> Option<Vec<Node>> {
     let &[q, k, v, ref given @ ..] = parts.inputs() else { return None };
     let &[Int::Const(batch), tokens, Int::Const(heads), d] = &parts.shape(q)[..] else { return None };
-    let Int::Const(_) = positions_of(parts.graph, k, attention.layout) else { return None };
     let positions = positions_of(parts.graph, k, attention.layout);
+    // A cache of unknown length has no causal table.
+    if given.is_empty() && !matches!(positions, Int::Const(_)) {
+        return None;
+    }
     let matrices = Int::Const(batch * heads);
     let scale = parts.scalar("scale", attention.scale);
+    let q = swap(&mut parts, "query.by_head", q);
     let q_shape = parts.shape(q);
     let q = parts.emit("query.scaled", Op::Binary(BinaryOp::Multiply), &[q, scale], q_shape);
-    let q = swap(&mut parts, "query.by_head", q);
     let q = parts.emit("query", Op::Reshape, &[q], vec![matrices, tokens, d]);
     let [k, v] = [("key", k), ("value", v)].map(|(name, cache)| {
         let by_head = match attention.layout {

@@ -4,7 +4,8 @@
 use super::Pass;
 use super::parts::Parts;
 use crate::error::Result;
-use crate::graph::{BinaryOp, Graph, Int, Node, Op, RotaryStyle};
+use crate::graph::{BinaryOp, Graph, Int, Node, Op, RotaryStyle, ValueId};
+use std::collections::HashMap;
 
 /// See the module.
 pub struct DecomposeRotary;
@@ -19,20 +20,26 @@ impl Pass for DecomposeRotary {
     }
 
     fn run(&self, graph: &mut Graph) -> Result<usize> {
-        Ok(graph.rewrite(|graph, before, id| decompose(graph, &before.nodes()[id])))
+        let mut tables = HashMap::new();
+        Ok(graph.rewrite(|graph, before, id| decompose(graph, &before.nodes()[id], &mut tables)))
     }
 }
 
-fn decompose(graph: &mut Graph, root: &Node) -> Option<Vec<Node>> {
+/// Tables in the shape that broadcasts over heads; all rotations share them.
+type Tables = HashMap<ValueId, ValueId>;
+
+fn decompose(graph: &mut Graph, root: &Node, tables: &mut Tables) -> Option<Vec<Node>> {
     let Op::Rotary { style } = root.op else { return None };
     let mut parts = Parts::of(graph, root)?;
     let &[x, cos, sin] = parts.inputs() else { return None };
-    let &[batch, tokens, heads, d] = &parts.shape(x)[..] else { return None };
+    let &[batch, tokens, heads, _] = &parts.shape(x)[..] else { return None };
     let half = parts.shape(cos)[1];
     let one = Int::Const(1);
     let shape = vec![batch, tokens, heads, half];
-    let [cos, sin] = [("cos", cos), ("sin", sin)]
-        .map(|(name, table)| parts.emit(name, Op::Reshape, &[table], vec![one, tokens, one, half]));
+    let [cos, sin] = [("cos", cos), ("sin", sin)].map(|(name, table)| {
+        let shape = vec![one, tokens, one, half];
+        *tables.entry(table).or_insert_with(|| parts.emit(name, Op::Reshape, &[table], shape))
+    });
     let names = ["first", "second"];
     let [first, second] = match style {
         RotaryStyle::Half => [Int::Const(0), half].map(|start| {
@@ -59,7 +66,6 @@ fn decompose(graph: &mut Graph, root: &Node) -> Option<Vec<Node>> {
     }
     let columns = [("first.pairs", first), ("second.pairs", second)]
         .map(|(name, x)| parts.emit(name, Op::Reshape, &[x], vec![batch, tokens, heads, half, one]));
-    debug_assert!(matches!((d, half), (Int::Const(d), Int::Const(half)) if d == 2 * half));
     let joined = parts.emit("joined", Op::Concat { axis: 4 }, &columns, vec![batch, tokens, heads, half, 2.into()]);
     Some(parts.finish(Op::Reshape, &[joined]))
 }

@@ -228,3 +228,67 @@ fn random_graphs_keep_their_results() {
     }
     assert!(removed > 1000, "{removed}");
 }
+
+#[test]
+fn what_is_taken_apart_gives_the_same_numbers_and_fuses_again() {
+    use crate::graph::testing::AttentionForm::*;
+    for attention in [Plain, PositionMajor, CacheLess, MaskInput, Fused] {
+        for rotary in [RotaryForm::Interleaved, RotaryForm::Halves] {
+            for (kv_heads, tokens) in [(2, None), (4, None), (1, Some(3))] {
+                let llama = Llama { attention, rotary, kv_heads, tokens, ..Llama::default() };
+                let what = format!("{attention:?} {rotary:?} {kv_heads} {tokens:?}");
+                let mut fused = llama.build();
+                optimized(&mut fused);
+                let need = llama.logits(&fused);
+                let mut graph = fused.clone();
+                PassManager::new(export_decompositions()).unwrap().run(&mut graph, None, &mut |_, _| Ok(())).unwrap();
+                let fused_op = |op: &Op| matches!(op, Op::RmsNorm { .. } | Op::SwiGlu | Op::Rotary { .. });
+                assert_eq!(count(&graph, fused_op), 0, "{what}");
+                // Without a cache there is no number of positions to make a table of.
+                let attentions = if attention == CacheLess && tokens.is_none() { llama.layers } else { 0 };
+                assert_eq!(count(&graph, |op| matches!(op, Op::Attention { .. })), attentions, "{what}");
+                assert_eq!(count(&graph, |op| matches!(op, Op::CacheUpdate { .. })), 0, "{what}");
+                assert_close(&llama.logits(&graph), &need, &what);
+                optimized(&mut graph);
+                assert_close(&llama.logits(&graph), &need, &what);
+                let ops = |graph: &Graph| {
+                    let mut ops: Vec<_> = graph.nodes.iter().map(|node| format!("{:?}", node.op)).collect();
+                    ops.sort();
+                    ops
+                };
+                assert_eq!(ops(&graph), ops(&fused), "{what}\n{graph}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_quantized_is_not_taken_apart() {
+    let mut graph = Llama { attention: AttentionForm::Fused, ..Llama::default() }.build();
+    optimized(&mut graph);
+    let encoding = crate::tensor::Encoding { scale: 0.01, zero_point: 0 };
+    for node in graph.nodes.clone().iter().filter(|node| matches!(node.op, Op::RmsNorm { .. } | Op::SwiGlu)) {
+        let value = graph.value_mut(node.outputs[0]);
+        value.quantization = Some(crate::graph::Quantization::PerTensor { bits: 16, encoding });
+    }
+    for pass in [&DecomposeRmsNorm as &dyn Pass, &DecomposeSwiGlu] {
+        assert_eq!(pass.run(&mut graph).unwrap(), 0, "{}", pass.name());
+    }
+    assert_eq!(DecomposeRotary.run(&mut graph).unwrap(), 4);
+}
+
+#[test]
+fn decompositions_come_after_the_fusions_of_the_same_list() {
+    let mut passes = export_decompositions();
+    passes.extend([Box::new(FuseRmsNorm) as Box<dyn Pass>, Box::new(FuseAttention)]);
+    let names = PassManager::new(passes).unwrap().names();
+    let order = [
+        "decompose-rotary",
+        "decompose-swiglu",
+        "fuse-rms-norm",
+        "decompose-rms-norm",
+        "fuse-attention",
+        "decompose-attention",
+    ];
+    assert_eq!(names, order);
+}

@@ -4,11 +4,11 @@
 use super::common;
 use llama_runner::export::checkpoint::{Checkpoint, Source};
 use llama_runner::export::lower::{Assets, portable, xnnpack};
-use llama_runner::export::quantize::passes::{QuantizeEmbedding, QuantizeKvIo, QuantizeLinear, in_memory};
-use llama_runner::export::quantize::{Calibration, Recipe, ScaleMethod, WeightFormat};
+use llama_runner::export::quantize::passes::{Setup, for_setup};
+use llama_runner::export::quantize::{Calibration, CodeStore, EmbeddingFormat, LinearRule, Recipe, WeightFormat};
 use llama_runner::export::{KvLayout, MethodSpec, emit, model};
 use llama_runner::graph::Graph;
-use llama_runner::passes::{Pass, PassManager};
+use llama_runner::passes::PassManager;
 use llama_runner::pte::Program;
 use llama_runner::tensor::DType;
 use std::sync::Arc;
@@ -65,21 +65,23 @@ pub fn export(specs: &[MethodSpec], options: impl Into<Options>, text: &[u64]) -
     let (options, stories) = (options.into(), stories());
     let recipe =
         Recipe::named(if options.backend == Backend::Xnnpack8da4w { "8da4w" } else { "none" }, stories.config());
-    let recipe = Recipe { kv_bits: options.kv_bits, ..recipe.unwrap() };
-    let mut passes =
-        vec![Box::new(QuantizeLinear { recipe: recipe.clone(), keep: in_memory(), moments: None }) as Box<dyn Pass>];
+    // Its rows, of 172 columns, are not whole blocks.
+    let down = LinearRule::everywhere("feed_forward.down", WeightFormat::per_channel(8));
+    let mut recipe = Recipe { kv_bits: options.kv_bits, ..recipe.unwrap() };
+    if options.backend == Backend::Xnnpack8da4w {
+        recipe.rules.push(down);
+    }
     if let Some(bits) = options.embedding {
-        let format = WeightFormat::embedding(bits, 32);
-        passes.push(Box::new(QuantizeEmbedding { format, scales: ScaleMethod::Search, keep: in_memory() }));
+        recipe.embedding = EmbeddingFormat::Blockwise { bits, block: 32 };
     }
-    if options.kv_bits < 32 {
-        let calibration = Arc::new(calibrate(&stories, text));
-        passes.push(Box::new(QuantizeKvIo { recipe, calibration }));
-    }
+    let calibration = if options.kv_bits < 32 { calibrate(&stories, text) } else { Calibration::default() };
+    let store = Arc::new(CodeStore::in_memory());
+    let setup = Setup { recipe, calibration: Arc::new(calibration), store: Arc::clone(&store) };
+    let mut passes = for_setup(&setup);
     passes.extend(portable::decompositions());
     let passes = PassManager::new(passes).unwrap();
     let graphs: Vec<Graph> = specs.iter().map(|spec| graph(&stories, spec, &passes)).collect();
-    let mut assets = Assets::default();
+    let mut assets = Assets::new(store);
     let lower = |graph| match options.backend {
         Backend::Portable => portable::lower(graph, &mut assets),
         _ => xnnpack::lower(graph, &mut assets),

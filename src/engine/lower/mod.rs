@@ -224,6 +224,11 @@ impl<'a> Lowering<'a> {
             }
         }
         for (&value, output) in graph_outputs.iter().zip(&mut outputs) {
+            // What becomes a state may yet be made in the state's memory, which is not the engine's.
+            let root = self.root(*output);
+            if updates.iter().any(|&(_, update)| self.root(update) == root) {
+                *output = self.copy(*output);
+            }
             *output = self.export(value, *output)?;
         }
         for &(state, x) in &updates {
@@ -265,11 +270,16 @@ impl<'a> Lowering<'a> {
     }
 
     /// Where the memory of `value` is, as far as lowering knows: before steps work in place.
-    fn root_home(&self, mut value: ValueId) -> Home {
+    fn root_home(&self, value: ValueId) -> Home {
+        self.home(self.root(value))
+    }
+
+    /// The value that has memory of its own, of which `value` is a view.
+    fn root(&self, mut value: ValueId) -> ValueId {
         while let Home::View(view) = self.home(value) {
             value = view.of;
         }
-        self.home(value)
+        value
     }
 
     fn copy(&mut self, x: ValueId) -> ValueId {

@@ -119,7 +119,7 @@ pub(super) fn assign(
     }
 }
 
-fn roles(config: &ModelConfig) -> impl Iterator<Item = WeightRole> {
+pub(super) fn roles(config: &ModelConfig) -> impl Iterator<Item = WeightRole> {
     let outer = [WeightRole::TokenEmbedding, WeightRole::FinalNorm, WeightRole::OutputHead];
     let layer = |layer| LAYER.iter().map(move |(weight, _)| WeightRole::Layer(layer, *weight));
     outer.into_iter().chain((0..config.layers).flat_map(layer))

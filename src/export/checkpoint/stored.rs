@@ -47,13 +47,11 @@ impl Room {
     }
 }
 
-/// How elements are written.
+/// What elements are, once they can be read.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Encoding {
     /// Little-endian.
     Plain(DType),
-    /// GGUF's quantized blocks, along the last axis.
-    Blocks(BlockType),
     /// Something that no weight of a supported model has; its name.
     Other(String),
 }
@@ -63,6 +61,8 @@ pub(super) enum Encoding {
 pub(super) enum Layout {
     /// Row-major, dense.
     Dense(Blob),
+    /// GGUF's quantized blocks along the last axis, which stand for f32.
+    Blocks(BlockType, Blob),
     /// Plain elements, one axis after the other this many elements apart.
     Strided(Blob, Vec<usize>),
     /// Parts side by side along an axis.
@@ -73,7 +73,7 @@ impl Stored {
     /// Bytes in the file.
     pub fn bytes(&self) -> u64 {
         match &self.layout {
-            Layout::Dense(blob) | Layout::Strided(blob, _) => blob.len() as u64,
+            Layout::Dense(blob) | Layout::Blocks(_, blob) | Layout::Strided(blob, _) => blob.len() as u64,
             Layout::Joined(_, parts) => parts.iter().map(Self::bytes).sum(),
         }
     }
@@ -110,7 +110,6 @@ impl Stored {
         let dtype = match &self.encoding {
             Encoding::Plain(dtype @ (DType::F32 | DType::F16 | DType::BF16)) => *dtype,
             Encoding::Plain(dtype) => return Err(CheckpointError::element(name, *dtype).into()),
-            Encoding::Blocks(kind) => return Ok((DType::F32, self.dequantized(*kind, room.scratch()?)?)),
             Encoding::Other(kind) => {
                 return Err(CheckpointError::ElementType { name: name.into(), kind: kind.clone() }.into());
             }
@@ -118,7 +117,12 @@ impl Stored {
         let blob = match &self.layout {
             Layout::Dense(blob) if blob.as_ptr().addr().is_multiple_of(dtype.size()) => blob.clone(),
             Layout::Dense(blob) => copy(blob.chunks(CHUNK), blob.len(), room.scratch()?)?,
-            Layout::Strided(blob, strides) => self.gathered(blob, strides, room.scratch()?)?,
+            Layout::Blocks(kind, blob) => dequantized(*kind, blob, room.scratch()?)?,
+            Layout::Strided(blob, strides) => {
+                let size = dtype.size();
+                let element = |index| &blob[size * place(index, &self.shape, strides)..][..size];
+                copy((0..self.elements()).map(element), self.elements() * size, room.scratch()?)?
+            }
             Layout::Joined(axis, parts) => {
                 let parts = parts.iter().map(|part| Ok(part.reals(name, room)?.1)).collect::<Result<Vec<_>>>()?;
                 let runs: usize = self.shape[..*axis].iter().product();
@@ -127,39 +131,39 @@ impl Stored {
                 copy(rows, parts.iter().map(|blob| blob.len()).sum(), room.scratch()?)?
             }
         };
+        if !matches!(&self.layout, Layout::Dense(source) if source.same_place(&blob)) {
+            self.release();
+        }
         Ok((dtype, blob))
     }
 
-    fn dequantized(&self, kind: BlockType, scratch: &Scratch) -> Result<Blob> {
-        let Layout::Dense(blob) = &self.layout else { return scratch.append(&[]) };
-        let mut out = Vec::new();
-        let chunk = CHUNK / kind.bytes() * kind.bytes();
-        let mut writer = scratch.writer(self.elements() * size_of::<f32>());
-        for blocks in blob.chunks(chunk) {
-            out.clear();
-            for block in blocks.chunks_exact(kind.bytes()) {
-                kind.dequantize(block, |value| out.extend_from_slice(&value.to_le_bytes()));
-            }
-            writer.write(&out)?;
+    /// Lets go of the pages of the file.
+    fn release(&self) {
+        match &self.layout {
+            Layout::Dense(blob) | Layout::Blocks(_, blob) | Layout::Strided(blob, _) => blob.release(),
+            Layout::Joined(_, parts) => parts.iter().for_each(Self::release),
         }
-        writer.finish()
     }
+}
 
-    fn gathered(&self, blob: &Blob, strides: &[usize], scratch: &Scratch) -> Result<Blob> {
-        let size = match self.encoding {
-            Encoding::Plain(dtype) => dtype.size(),
-            _ => 1,
-        };
-        let element =
-            |index: usize| {
-                let (at, _) =
-                    self.shape.iter().zip(strides).rev().fold((0, index), |(at, rest), (&extent, &stride)| {
-                        (at + rest % extent * stride, rest / extent)
-                    });
-                &blob[at * size..][..size]
-            };
-        copy((0..self.elements()).map(element), self.elements() * size, scratch)
+fn dequantized(kind: BlockType, blob: &Blob, scratch: &Scratch) -> Result<Blob> {
+    let mut out = Vec::new();
+    let mut writer = scratch.writer(blob.len() / kind.bytes() * kind.elements() * size_of::<f32>());
+    for blocks in blob.chunks(CHUNK / kind.bytes() * kind.bytes()) {
+        out.clear();
+        for block in blocks.chunks_exact(kind.bytes()) {
+            kind.dequantize(block, |value| out.extend_from_slice(&value.to_le_bytes()));
+        }
+        writer.write(&out)?;
     }
+    writer.finish()
+}
+
+/// Where element `index`, counted row by row, lies among elements with `strides`.
+fn place(index: usize, shape: &[usize], strides: &[usize]) -> usize {
+    let axes = shape.iter().zip(strides).rev();
+    let (place, _) = axes.fold((0, index), |(place, rest), (size, stride)| (place + rest % size * stride, rest / size));
+    place
 }
 
 /// Writes pieces of `bytes` bytes in all.

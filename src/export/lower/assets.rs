@@ -3,14 +3,15 @@
 use crate::base::fnv::fnv1a64;
 use crate::base::storage::{Blob, Place};
 use crate::error::Result;
-use crate::export::quantize::passes::{Keep, in_memory};
+use crate::export::quantize::CodeStore;
 use crate::pte::{ExecutionPlan, Program};
 use crate::tensor::DType;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// A program that grows: lower one graph after the other into it, then [`Assets::into_program`].
 pub struct Assets {
-    keep: Keep,
+    store: Arc<CodeStore>,
     program: Program,
     constants: HashMap<Place, u32>,
     constants_by_content: HashMap<Content, Vec<u32>>,
@@ -29,15 +30,16 @@ fn content(blob: &Blob) -> Content {
 
 impl Default for Assets {
     fn default() -> Self {
-        Self::new(in_memory())
+        Self::new(Arc::new(CodeStore::in_memory()))
     }
 }
 
 impl Assets {
-    /// An empty program. `keep` takes what must be made anew: weights in another type than the checkpoint's.
-    pub fn new(keep: Keep) -> Self {
+    /// An empty program. What must be made anew, weights in another type than the checkpoint's, goes where `store` keeps
+    /// its bytes.
+    pub fn new(store: Arc<CodeStore>) -> Self {
         Self {
-            keep,
+            store,
             program: Program::default(),
             constants: HashMap::new(),
             constants_by_content: HashMap::new(),
@@ -89,7 +91,7 @@ impl Assets {
     /// `blob`, reals of `dtype`, as f32; `None` where it holds none. The same blob gives the same result.
     ///
     /// # Errors
-    /// Those of the function that keeps the result.
+    /// Those of the place where the result stays.
     pub fn as_f32(&mut self, blob: &Blob, dtype: DType) -> Result<Option<Blob>> {
         let widen: fn([u8; 2]) -> f32 = match dtype {
             DType::F32 => return Ok(Some(blob.clone())),
@@ -100,7 +102,8 @@ impl Assets {
         if let Some(known) = self.reals.get(&blob.lasting_place()) {
             return Ok(Some(known.clone()));
         }
-        let wide = (self.keep)(blob.as_chunks::<2>().0.iter().flat_map(|&bytes| widen(bytes).to_le_bytes()).collect())?;
+        let wide =
+            self.store.keep(blob.as_chunks::<2>().0.iter().flat_map(|&bytes| widen(bytes).to_le_bytes()).collect())?;
         blob.release();
         self.reals.insert(blob.lasting_place(), wide.clone());
         Ok(Some(wide))

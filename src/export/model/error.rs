@@ -68,7 +68,7 @@ pub enum ModelError {
         /// The type.
         dtype: DType,
     },
-    /// A rotary table or causal mask beyond reason.
+    /// Rotary tables beyond reason.
     #[error(
         "a context of {context} positions with heads of {head_dim} needs rotary tables of more than {MAX_TABLE} elements"
     )]
@@ -81,7 +81,7 @@ pub enum ModelError {
     /// A weight that the model cannot do without.
     #[error("the checkpoint has no weight for {0:?}")]
     MissingWeight(WeightRole),
-    /// A bias or norm that only some layers, or only one of query and key, have.
+    /// A weight of another shape than the configuration asks for.
     #[error("weight {name} ({role:?}) has shape {found:?}, not {wanted:?}")]
     Shape {
         /// In the checkpoint.

@@ -23,9 +23,11 @@
 //! | `last`, `final_norm`, `logits` | after the last layer; `last` where only the last token counts |
 //! | *name*`.weight`, *name*`.bias` | the constants of the value *name* |
 //!
-//! With [`KvLayout::PerHead`](super::KvLayout::PerHead) caches end in `.L.H`, and everything of a static attention from
-//! `query.grouped` to `mixed` is there once for each head, as `layers.L.attention.heads.H.…`.
-//! Reshapes are there even where a shape stays, so that names do not depend on sizes.
+//! With [`KvLayout::PerHead`](super::KvLayout::PerHead) the names of caches end in `.L.H`, and what a static attention
+//! does from `query.grouped` to `mixed` is there once for each head, as `layers.L.attention.heads.H.…`;
+//! `layers.L.attention.mixed` joins them. Without a past there are no `keys` and `values`: the new ones are all.
+//! Reshapes are there even where a shape stays, so that names do not depend on sizes. Attention that a dynamic method
+//! spells out has the names that [`DecomposeAttention`](crate::passes::DecomposeAttention) gives.
 
 mod builder;
 mod dynamic;
@@ -36,7 +38,6 @@ mod rope;
 mod tests;
 
 pub use error::ModelError;
-pub use rope::{RopeTable, rope_tables};
 
 use super::{MethodSpec, ModelConfig, WeightSource};
 use crate::error::Result;

@@ -5,16 +5,13 @@ use super::super::{ModelConfig, Rope, RopeScaling};
 use std::f64::consts::TAU;
 
 /// Cosines and sines, each `[positions, head_dim / 2]`, row by row.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RopeTable {
-    /// Cosines.
+pub(super) struct RopeTable {
     pub cos: Vec<f32>,
-    /// Sines.
     pub sin: Vec<f32>,
 }
 
 /// The tables for positions `0..positions`. Angles are computed in f64 and rounded once.
-pub fn rope_tables(config: &ModelConfig, positions: usize) -> RopeTable {
+pub(super) fn rope_tables(config: &ModelConfig, positions: usize) -> RopeTable {
     let frequencies = frequencies(&config.rope, config.head_dim);
     let table = |f: fn(f64) -> f64| {
         let row = |position: usize| frequencies.iter().map(move |frequency| f(position as f64 * frequency) as f32);

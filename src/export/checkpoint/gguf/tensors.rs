@@ -14,6 +14,7 @@ struct Entry {
     name: String,
     shape: Vec<usize>,
     encoding: Encoding,
+    blocks: Option<BlockType>,
     offset: u64,
     bytes: u64,
 }
@@ -32,7 +33,7 @@ pub(super) fn read(storage: &Arc<Storage>, metadata: &Metadata, directory: Direc
         return Err(GgufDefect::Overlap { first: first.name.clone(), second: second.name.clone() });
     }
     let mut tensors = Tensors::new();
-    for Entry { name, shape, encoding, offset, bytes } in entries {
+    for Entry { name, shape, encoding, blocks, offset, bytes } in entries {
         if !offset.is_multiple_of(alignment) {
             return Err(GgufDefect::Misaligned { name, offset, alignment });
         }
@@ -41,7 +42,11 @@ pub(super) fn read(storage: &Arc<Storage>, metadata: &Metadata, directory: Direc
         let Some(blob) = range.and_then(|range| Blob::new(storage, range)) else {
             return Err(GgufDefect::OutOfRange { name, offset, bytes, size });
         };
-        let stored = Stored { encoding, shape, layout: Layout::Dense(blob) };
+        let layout = match blocks {
+            Some(kind) => Layout::Blocks(kind, blob),
+            None => Layout::Dense(blob),
+        };
+        let stored = Stored { encoding, shape, layout };
         if tensors.insert(name.clone(), stored).is_some() {
             return Err(GgufDefect::DuplicateTensor { name });
         }
@@ -61,19 +66,20 @@ fn entry(cursor: &mut Cursor<'_>) -> Result<Entry, GgufDefect> {
     let Some((count, shape)) = counted else { return Err(GgufDefect::Dimensions { name, dims }) };
     let kind = cursor.u32("a tensor's type")?;
     let offset = cursor.u64("a tensor's offset")?;
-    let (encoding, bytes) = match (plain(kind), BlockType::of(kind)) {
+    let blocks = BlockType::of(kind);
+    let (encoding, bytes) = match (plain(kind), blocks) {
         (Some(dtype), _) => (Encoding::Plain(dtype), count * dtype.size()),
         (_, Some(blocks)) => {
             let row = shape.last().copied().unwrap_or(1);
             if !row.is_multiple_of(blocks.elements()) {
                 return Err(GgufDefect::PartBlock { name, row, block: blocks.elements() });
             }
-            (Encoding::Blocks(blocks), count / blocks.elements() * blocks.bytes())
+            (Encoding::Plain(DType::F32), count / blocks.elements() * blocks.bytes())
         }
         // Of unknown size; whoever asks for it is told its type.
         _ => (Encoding::Other(type_name(kind)), 0),
     };
-    Ok(Entry { name, shape, encoding, offset, bytes: bytes as u64 })
+    Ok(Entry { name, shape, encoding, blocks, offset, bytes: bytes as u64 })
 }
 
 fn plain(kind: u32) -> Option<DType> {

@@ -53,7 +53,68 @@ fn smollm2_gguf_tokenizer_gives_the_original_ids() {
     for field in ["chat_template", "bos_token", "eos_token", "unk_token", "pad_token"] {
         assert_eq!(config[field], theirs[field], "{field}");
     }
-    let specials = Specials::default();
-    let text = std::fs::read_to_string(shared("smollm2/own_prose.txt")).unwrap();
-    assert_eq!(own.encode(&text, specials).unwrap(), original.encode(&text, specials).unwrap());
+    let texts = diverse_texts();
+    assert!(texts.len() > 300, "only {} texts", texts.len());
+    for text in texts {
+        let ids = own.encode(&text, Specials::default()).unwrap();
+        assert_eq!(ids, original.encode(&text, Specials::default()).unwrap(), "{text:?}");
+    }
+}
+
+/// Prose line by line and sentence by sentence, the recorded prompts of other tokenizers, code, scripts, white space.
+fn diverse_texts() -> Vec<String> {
+    let read = |name| std::fs::read_to_string(shared(name)).unwrap();
+    let prose = read("smollm2/own_prose.txt") + &read("smollm2/ppl_classics.txt");
+    let mut texts: Vec<String> = prose.split_inclusive(['.', ',', ';', '\n']).map(String::from).collect();
+    texts.push(prose);
+    for script in
+        ["naïve café", "东京都 2024年", "🦀👩‍👩‍👧", "Привет, мир", "مرحبا", "e\u{301}", "ﬁ", "\u{0}\u{7f}", "İstanbul"]
+    {
+        for (before, behind) in [("", ""), (" ", "\n"), ("<|im_start|>", "<|im_end|>"), ("\t\t", "  ")] {
+            texts.push(format!("{before}{script}{behind}"));
+        }
+    }
+    for number in ["1", "12", "123", "1234567", "3.14159", "-1e-5", "0x1F", "٣٤", "½", "1,000,000"] {
+        texts.extend([format!("{number}"), format!("a{number}b"), format!(" {number} {number}\n")]);
+    }
+    for word in
+        ["I'll", "don't", "WE'RE", "'s", "'S", "''", "fn main() {\n    let x = 1;\n}\n", "a\r\nb", "   ", "\n\n\n"]
+    {
+        texts.extend([word.to_owned(), format!("{word}{word}"), format!(" {word} ")]);
+    }
+    texts.extend((1..40).map(|spaces| format!("x{}y", " ".repeat(spaces))));
+    texts
+}
+
+/// Bits of surprise at each token of `text`, on the average, with the rotary pairs that the description says and with the
+/// others.
+fn surprise(checkpoint: &Checkpoint, tokenizer: &str, text: &str) -> [f64; 2] {
+    let specials = Specials { bos: usize::from(tokenizer != "smollm2/tokenizer.json"), eos: 0 };
+    let ids = load(&shared(tokenizer)).unwrap().encode(text, specials).unwrap();
+    let said = checkpoint.config().rope.style;
+    let other = if said == RotaryStyle::Half { RotaryStyle::Interleaved } else { RotaryStyle::Half };
+    [said, other].map(|style| reference::mean_surprise(checkpoint, &ids, style))
+}
+
+#[test]
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+fn models_know_their_stories_only_with_the_rotary_pairs_of_their_format() {
+    let lily = "Once upon a time there was a little girl named Lily. She loved to play outside in the park.";
+    let olga = "There once was a small girl. The name of the girl was Olga. She lived in a busy town. Olga liked to run \
+                fast.\nThe air smelled of grass and flowers. Olga went to the market with the red ball. But the red \
+                ball was gone! Olga looked here and there, but could not find it. She felt sad and sat down.";
+    for (model, tokenizer, text) in [("stories260K.bin", "tok512.bin", lily), ("story", "story/tokenizer.json", olga)] {
+        let [said, other] = surprise(&open_at(shared(model)).unwrap(), tokenizer, text);
+        assert!(said < 0.6 && other > 2.0 * said, "{model}: {said} bits, with the other pairs {other}");
+    }
+}
+
+#[test]
+#[cfg_attr(not(all(have_shared, have_gguf)), ignore = "needs LLR_GGUF_SMOLLM2 and ../shared")]
+fn smollm2_gguf_knows_capitals_only_with_interleaved_pairs() {
+    let checkpoint = open_at(std::env::var_os("LLR_GGUF_SMOLLM2").unwrap()).unwrap();
+    assert_eq!(checkpoint.config().rope.style, RotaryStyle::Interleaved);
+    let text = "The capital of France is Paris, and the capital of Germany is Berlin.";
+    let [said, other] = surprise(&checkpoint, "smollm2/tokenizer.json", text);
+    assert!(said < 2.6 && other > said + 0.8, "{said} bits, with the other pairs {other}");
 }

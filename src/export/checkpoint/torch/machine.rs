@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 /// Most bytes of a pickle; a checkpoint of ten thousand tensors has 3 MB.
-const MAX_PICKLE: usize = 64 << 20;
+const MAX_PICKLE: usize = 16 << 20;
 
 /// What can be wrong with the pickle.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

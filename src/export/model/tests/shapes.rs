@@ -1,103 +1,112 @@
-use super::super::super::testing::{Extras, RandomWeights, tiny_config};
-use super::super::super::{KvLayout, MethodSpec, ModelConfig};
-use super::super::build;
-use crate::graph::Graph;
-use crate::graph::interpret::{Interpreter, Tensor};
+//! All shapes of a model's graph agree, on the interpreter and on the engine.
+
+use super::super::super::testing::{compiled, dynamic_logits, interpreted, static_logits};
+use super::*;
+use crate::graph::interpret::Tensor;
 use crate::graph::testing::assert_close;
-use crate::tensor::DType;
+use crate::graph::{Op, ValueKind};
+use crate::passes;
 
-const CONTEXT: usize = 12;
-const TOKENS: [i64; 8] = [3, 1, 4, 15, 9, 2, 6, 19];
-
-fn fixed(ar: usize, layout: KvLayout) -> MethodSpec {
-    MethodSpec::Static { name: "kv_forward".into(), ar, context: CONTEXT, layout, tokens: DType::I32 }
-}
-
-fn dynamic(fused_attention: bool, full_logits: bool) -> MethodSpec {
-    MethodSpec::Dynamic {
-        name: "forward".into(),
-        max_seq_len: CONTEXT,
-        max_context_len: CONTEXT,
-        full_logits,
-        fused_attention,
-    }
-}
-
-/// Logits of every token, one row each, through a dynamic graph in runs of the given lengths.
-fn dynamic_logits(graph: &Graph, runs: &[usize]) -> Vec<Vec<f32>> {
-    let mut interpreter = Interpreter::new(graph).unwrap();
-    let mut rows = Vec::new();
-    let mut at = 0;
-    for &count in runs {
-        let tokens = Tensor::integers(DType::I64, &[1, count], &TOKENS[at..at + count]);
-        let start = Tensor::integers(DType::I64, &[1], [at as i64]);
-        let logits = interpreter.run(&[tokens, start]).unwrap().remove(0);
-        rows.extend(logits.reals().unwrap().chunks(20).map(<[f32]>::to_vec));
-        at += count;
-    }
-    rows
-}
-
-/// Logits of every token through a static graph, with a cache outside as a runner keeps it.
-fn static_logits(config: &ModelConfig, graph: &Graph, ar: usize) -> Vec<Vec<f32>> {
-    let mut interpreter = Interpreter::new(graph).unwrap();
-    let past = CONTEXT - ar;
-    let caches = graph.inputs[3..].to_vec();
-    let mut contents: Vec<Vec<f32>> =
-        caches.iter().map(|&id| vec![0.0; graph.max_shape(id).iter().product()]).collect();
-    let mut rows = Vec::new();
-    for (block, tokens) in TOKENS.chunks(ar).enumerate() {
-        let start = block * ar;
-        let mut padded = tokens.to_vec();
-        padded.resize(ar, 0);
-        let sees = |row: usize, column: usize| match column.checked_sub(past) {
-            Some(new) => new <= row,
-            None => column < start,
-        };
-        let mask: Vec<f32> =
-            (0..ar * CONTEXT).map(|i| if sees(i / CONTEXT, i % CONTEXT) { 0.0 } else { -255.0 }).collect();
-        let positions: Vec<i64> = (0..ar).map(|row| (start + row).min(CONTEXT - 1) as i64).collect();
-        let mut inputs = vec![
-            Tensor::integers(DType::I32, &[1, ar], padded),
-            Tensor::f32(&graph.max_shape(graph.inputs[1]), mask),
-            Tensor::integers(DType::I32, &[1, ar], positions),
-        ];
-        inputs.extend(caches.iter().zip(&contents).map(|(&id, data)| Tensor::f32(&graph.max_shape(id), data.clone())));
-        let outputs = interpreter.run(&inputs).unwrap();
-        rows.extend(outputs[0].reals().unwrap().chunks(20).take(tokens.len()).map(<[f32]>::to_vec));
-        let d = config.head_dim;
-        for (slot, (cache, new)) in contents.iter_mut().zip(&outputs[1..]).enumerate() {
-            let new = new.reals().unwrap();
-            let is_key = slot < caches.len() / 2;
-            for (index, &x) in new.iter().enumerate() {
-                let (matrix, inside) = (index / (ar * d), index % (ar * d));
-                let (token, element) = if is_key { (inside % ar, inside / ar) } else { (inside / d, inside % d) };
-                let position = start + token;
-                if position < past {
-                    let place = if is_key { element * past + position } else { position * d + element };
-                    cache[matrix * past * d + place] = x;
-                }
-            }
-        }
-    }
-    rows
+/// Logits of all tokens; a dynamic graph gets them in pieces.
+fn logits(graph: &Graph, run: impl FnMut(&[Tensor]) -> Vec<Tensor>) -> Vec<Vec<f32>> {
+    if graph.states.is_empty() { static_logits(graph, run, &TOKENS) } else { dynamic_logits(run, &TOKENS, &[3, 1, 4]) }
 }
 
 #[test]
 fn every_shape_of_a_method_gives_the_same_logits() {
-    let config = tiny_config();
-    let weights = RandomWeights::new(&config, DType::F32, Extras::NONE);
-    let graph = |spec: MethodSpec| build(&config, &weights, &spec).unwrap();
-    let need = dynamic_logits(&graph(dynamic(true, true)), &[8]);
-    assert!(need.windows(2).all(|pair| pair[0] != pair[1]));
-    for runs in [&[1; 8][..], &[3, 1, 4]] {
-        assert_close(&dynamic_logits(&graph(dynamic(true, true)), runs), &need, "fused");
-        assert_close(&dynamic_logits(&graph(dynamic(false, true)), runs), &need, "plain");
-    }
-    for layout in [KvLayout::PerLayer, KvLayout::PerHead] {
-        for ar in [1, 4, CONTEXT] {
-            let have = static_logits(&config, &graph(fixed(ar, layout)), ar);
-            assert_close(&have, &need, &format!("{layout:?} AR-{ar}"));
+    for (config, weights) in models() {
+        let whole = graph(&config, &weights, &dynamic(CONTEXT, true));
+        let need = dynamic_logits(interpreted(&whole), &TOKENS, &[8]);
+        assert!(need.windows(2).all(|pair| pair[0] != pair[1]));
+        for spec in all_specs() {
+            let graph = graph(&config, &weights, &spec);
+            assert_close(&logits(&graph, interpreted(&graph)), &need, &format!("{} {spec:?}", config.architecture));
         }
     }
+}
+
+#[test]
+fn the_engine_runs_every_shape_with_weights_of_every_type() {
+    for (config, extras) in [(tiny_config(), Extras::NONE), (tiny_wide_config(), Extras::ALL)] {
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            let weights = RandomWeights::new(&config, dtype, extras);
+            for spec in all_specs() {
+                let graph = graph(&config, &weights, &spec);
+                let need = logits(&graph, interpreted(&graph));
+                let what = format!("{} {dtype} {spec:?}", config.architecture);
+                assert_close(&logits(&graph, compiled(&graph)), &need, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_last_token_alone_has_the_last_row() {
+    let [(config, weights), _] = models();
+    for fused in [true, false] {
+        let mut spec = dynamic(CONTEXT, fused);
+        let all = dynamic_logits(interpreted(&graph(&config, &weights, &spec)), &TOKENS, &[5, 1, 2]);
+        if let MethodSpec::Dynamic { full_logits, .. } = &mut spec {
+            *full_logits = false;
+        }
+        let graph = graph(&config, &weights, &spec);
+        assert_eq!(graph.max_shape(graph.outputs[0]), [1, config.vocab]);
+        let have = dynamic_logits(interpreted(&graph), &TOKENS, &[5, 1, 2]);
+        assert_close(&have, &[4, 5, 7].map(|row: usize| all[row].clone()), "the last token");
+    }
+}
+
+#[test]
+fn decompositions_change_no_number_and_the_fusions_undo_them() {
+    for (config, weights) in models() {
+        for spec in all_specs() {
+            let mut fused = graph(&config, &weights, &spec);
+            let mut plain = fused.clone();
+            let need = logits(&plain, interpreted(&plain));
+            let what = format!("{} {spec:?}", config.architecture);
+            for pass in passes::export_decompositions() {
+                pass.run(&mut plain).unwrap();
+                plain.verify().unwrap();
+            }
+            let is_fused = |op: &Op| {
+                matches!(op, Op::RmsNorm { .. } | Op::Rotary { .. } | Op::SwiGlu)
+                    || matches!(op, Op::CacheUpdate { .. } | Op::Attention { .. })
+            };
+            assert!(!plain.nodes.iter().any(|node| is_fused(&node.op)), "{what}");
+            assert_close(&logits(&plain, interpreted(&plain)), &need, &what);
+            let mut again = plain;
+            for graph in [&mut fused, &mut again] {
+                passes::standard().run(graph, None, &mut |_, _| Ok(())).unwrap();
+            }
+            let nodes = |graph: &Graph| {
+                let mut ops: Vec<_> = graph.nodes.iter().map(|node| format!("{:?}", node.op)).collect();
+                ops.sort();
+                ops
+            };
+            assert_eq!(nodes(&again), nodes(&fused), "{what}\n{again}");
+            assert_close(&logits(&again, interpreted(&again)), &need, &what);
+        }
+    }
+}
+
+#[test]
+fn matrices_stay_where_the_checkpoint_has_them() {
+    let config = tiny_config();
+    let weights = RandomWeights::new(&config, DType::BF16, Extras { tied: true, ..Extras::NONE });
+    let graph = graph(&config, &weights, &fixed(1, CONTEXT, KvLayout::PerLayer));
+    let constant = |name: &str| {
+        let value = graph.values.iter().find(|value| value.name == name).unwrap();
+        let ValueKind::Constant(constant) = &value.kind else { panic!("{name} is no constant") };
+        (value.dtype, constant.data.clone())
+    };
+    let own = |role| super::super::super::WeightSource::weight(&weights, role).unwrap().unwrap().data;
+    for (name, role) in [
+        ("embedding.weight", WeightRole::TokenEmbedding),
+        ("logits.weight", WeightRole::TokenEmbedding),
+        ("layers.1.feed_forward.gate.weight", WeightRole::Layer(1, LayerWeight::Gate)),
+    ] {
+        let (dtype, data) = constant(name);
+        assert!(dtype == DType::BF16 && data.same_place(&own(role)), "{name}");
+    }
+    assert_eq!(constant("layers.0.attention_norm.weight").0, DType::F32);
 }

@@ -1,6 +1,10 @@
-//! Small models with random weights, for the tests of every room of export.
+//! Small models with random weights, and runs of their graphs, for the tests of every room of export.
 
-use super::{LayerWeight, ModelConfig, Rope, RopeScaling, Weight, WeightRole, WeightSource};
+mod runs;
+
+pub(crate) use runs::{compiled, dynamic_logits, interpreted, static_logits};
+
+use super::{KvLayout, LayerWeight, MethodSpec, ModelConfig, Rope, RopeScaling, Weight, WeightRole, WeightSource};
 use crate::base::storage::Blob;
 use crate::error::Result;
 use crate::graph::RotaryStyle;
@@ -32,6 +36,22 @@ pub(crate) fn tiny_config() -> ModelConfig {
 pub(crate) fn tiny_wide_config() -> ModelConfig {
     let rope = Rope { theta: 500.0, style: RotaryStyle::Half, scaling: RopeScaling::None };
     ModelConfig { architecture: "qwen3".into(), head_dim: 6, rope, ..tiny_config() }
+}
+
+/// A static method with i32 tokens.
+pub(crate) fn fixed(ar: usize, context: usize, layout: KvLayout) -> MethodSpec {
+    MethodSpec::Static { name: "kv_forward".into(), ar, context, layout, tokens: DType::I32 }
+}
+
+/// A dynamic method with the logits of every token.
+pub(crate) fn dynamic(context: usize, fused_attention: bool) -> MethodSpec {
+    MethodSpec::Dynamic {
+        name: "forward".into(),
+        max_seq_len: context,
+        max_context_len: context,
+        full_logits: true,
+        fused_attention,
+    }
 }
 
 /// Which optional weights a random model has.
