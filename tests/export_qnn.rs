@@ -11,13 +11,12 @@ use llama_runner::builtin::{ProgramOptions, open_program};
 use llama_runner::export::checkpoint::Checkpoint;
 use llama_runner::export::lower::qnn::{self, FitBlockScales, QnnOptions};
 use llama_runner::export::lower::Assets;
-use llama_runner::export::quantize::passes::{
-    Annotate, InsertRequantize, QuantizeEmbedding, QuantizeLinear, QuantizeScalars, in_memory,
+use llama_runner::export::quantize::{
+    Calibration, CodeStore, EmbeddingFormat, Recipe, WeightFormat, passes, quantize_layerwise,
 };
-use llama_runner::export::quantize::{Calibration, EmbeddingFormat, Recipe, ScaleMethod, WeightFormat};
 use llama_runner::export::{KvLayout, MethodSpec, emit, model};
 use llama_runner::graph::Graph;
-use llama_runner::passes::{Pass, PassManager};
+use llama_runner::passes::PassManager;
 use llama_runner::pte::Program;
 use llama_runner::qnn::compiler::CompilerOptions;
 use llama_runner::qnn::{LibraryOptions, QnnLibrary, Soc};
@@ -26,7 +25,7 @@ use llama_runner::tensor::DType;
 use llama_runner::tokenizer::{self, TokenId};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use tempfile::TempDir;
 
 /// Tokens that must be those of the float weights.
@@ -65,19 +64,16 @@ impl Export {
     }
 
     fn graphs(&self, specs: &[MethodSpec]) -> Vec<Graph> {
-        let stories = stories();
+        let (stories, store) = (stories(), Arc::new(CodeStore::in_memory()));
         let recipe = self.recipe(&stories);
-        let mut passes = qnn::decompositions();
-        passes.push(Box::new(InsertRequantize::new(&recipe)) as Box<dyn Pass>);
-        passes.push(Box::new(QuantizeLinear { recipe: recipe.clone(), keep: in_memory(), moments: None }));
-        if let Some(bits) = self.embedding {
-            let format = WeightFormat::embedding(bits, 32);
-            passes.push(Box::new(QuantizeEmbedding { format, scales: ScaleMethod::Search, keep: in_memory() }));
-        }
+        let (float, text) = (whole_context(&stories, self.layout), text());
+        let quantized = quantize_layerwise(float, &text, &recipe, &store, &mut |_, _| Ok(()));
+        quantized.unwrap_or_else(|error| panic!("{}", error.chain()));
+        let calibration = Calibration::run(&whole_context(&stories, self.layout), &text, &mut |_, _| Ok(()));
+        let calibration = Arc::new(calibration.unwrap_or_else(|error| panic!("{}", error.chain())));
+        let mut passes = passes::for_setup(&passes::Setup { recipe, calibration, store });
+        passes.extend(qnn::decompositions());
         passes.push(Box::new(FitBlockScales));
-        let calibration = Arc::clone(calibration());
-        passes.push(Box::new(Annotate { recipe, calibration, keep: in_memory() }));
-        passes.push(Box::new(QuantizeScalars { keep: in_memory() }));
         let passes = PassManager::new(passes).unwrap();
         specs.iter().map(|spec| graph(&stories, spec, &passes)).collect()
     }
@@ -90,7 +86,7 @@ impl Export {
             compiler: CompilerOptions::new(Soc::named("SM8650").unwrap()),
             shards: self.shards,
             share_spill_fill: false,
-            keep: in_memory(),
+            store: Arc::new(CodeStore::in_memory()),
         };
         let mut assets = Assets::default();
         let plans = qnn::lower(&graphs, &options, &mut assets).unwrap_or_else(|error| panic!("{}", error.chain()));
@@ -122,21 +118,17 @@ fn recorded() -> (Vec<i64>, usize) {
     (ids(&golden, "ids_prefill"), ids(&golden, "prompt").len())
 }
 
-fn calibration() -> &'static Arc<Calibration> {
-    static CALIBRATION: OnceLock<Arc<Calibration>> = OnceLock::new();
-    CALIBRATION.get_or_init(|| {
-        let text: Vec<u64> = recorded().0.iter().map(|&id| id as u64).take(64).collect();
-        let spec = MethodSpec::Static {
-            name: "calibrate".into(),
-            ar: text.len(),
-            context: text.len(),
-            layout: KvLayout::PerLayer,
-            tokens: DType::I32,
-        };
-        let graph = graph(&stories(), &spec, &PassManager::new(qnn::decompositions()).unwrap());
-        let calibration = Calibration::run(&graph, &text, &mut |_, _| Ok(()));
-        Arc::new(calibration.unwrap_or_else(|error| panic!("{}", error.chain())))
-    })
+/// What ranges and weights are found with.
+fn text() -> Vec<u64> {
+    recorded().0.iter().map(|&id| id as u64).take(64).collect()
+}
+
+/// The float graph of a method that takes all of [`text`] at once.
+fn whole_context(stories: &Checkpoint, layout: KvLayout) -> Graph {
+    let tokens = text().len();
+    let (name, dtype) = ("calibrate".into(), DType::I32);
+    let spec = MethodSpec::Static { name, ar: tokens, context: tokens, layout, tokens: dtype };
+    graph(stories, &spec, &PassManager::new(qnn::decompositions()).unwrap())
 }
 
 /// A token, and the FNV-1a of the row of logits that it comes from.

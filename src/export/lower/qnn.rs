@@ -5,7 +5,7 @@ use super::{Assets, Part, lower as lower_parts};
 use crate::base::fnv::fnv1a64;
 use crate::base::storage::Blob;
 use crate::error::{Context, Error, Result, Status};
-use crate::export::quantize::passes::Keep;
+use crate::export::quantize::CodeStore;
 use crate::export::shard::{self, Piece};
 use crate::graph::{Graph, Node, Op, Quantization};
 use crate::passes::{DecomposeRotary, DecomposeSwiGlu, Pass};
@@ -24,8 +24,8 @@ pub struct QnnOptions {
     pub shards: usize,
     /// Whether the contexts share one buffer for what does not fit on the chip.
     pub share_spill_fill: bool,
-    /// Takes the finished blobs to where they stay.
-    pub keep: Keep,
+    /// Where the finished blobs stay.
+    pub store: Arc<CodeStore>,
 }
 
 /// `BackendType` of HTP in the compile spec.
@@ -109,7 +109,7 @@ fn context(parts: &[Graph], options: &QnnOptions) -> Result<SharedContext> {
     let signature = fnv1a64(&binary).cast_signed();
     let blob = DelegateBlob::encode(signature, &binary);
     drop(binary);
-    Ok(SharedContext { blob: (options.keep)(blob)?, spill_fill })
+    Ok(SharedContext { blob: options.store.keep(blob)?, spill_fill })
 }
 
 fn compile_spec(contexts: &[SharedContext], options: &QnnOptions) -> Vec<u8> {
