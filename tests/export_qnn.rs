@@ -2,6 +2,8 @@
 //! simulator, in every mode of the runner, however they are cut, on every SDK, and in ExecuTorch itself.
 
 mod common;
+#[path = "common/executorch.rs"]
+mod executorch;
 mod export_common;
 mod forward_common;
 
@@ -9,8 +11,8 @@ use export_common::{hybrid, stories};
 use forward_common::{golden, ids};
 use llama_runner::builtin::{ProgramOptions, open_program};
 use llama_runner::export::checkpoint::Checkpoint;
-use llama_runner::export::lower::qnn::{self, FitBlockScales, QnnOptions};
 use llama_runner::export::lower::Assets;
+use llama_runner::export::lower::qnn::{self, FitBlockScales, QnnOptions};
 use llama_runner::export::quantize::{
     Calibration, CodeStore, EmbeddingFormat, Recipe, WeightFormat, passes, quantize_layerwise,
 };
@@ -80,9 +82,8 @@ impl Export {
 
     fn program(&self, specs: &[MethodSpec]) -> Program {
         let graphs = self.graphs(specs);
-        let library = LibraryOptions { path: Some(self.sdk.clone()), ..LibraryOptions::default() };
         let options = QnnOptions {
-            library: QnnLibrary::load(&library).unwrap(),
+            library: library(&self.sdk),
             compiler: CompilerOptions::new(Soc::named("SM8650").unwrap()),
             shards: self.shards,
             share_spill_fill: false,
@@ -110,6 +111,11 @@ fn graph(stories: &Checkpoint, spec: &MethodSpec, passes: &PassManager) -> Graph
     let mut graph = graph.unwrap_or_else(|error| panic!("{}", error.chain()));
     passes.run(&mut graph, None, &mut |_, _| Ok(())).unwrap_or_else(|error| panic!("{}", error.chain()));
     graph
+}
+
+fn library(sdk: &Path) -> Arc<QnnLibrary> {
+    let options = LibraryOptions { path: Some(sdk.to_path_buf()), ..LibraryOptions::default() };
+    QnnLibrary::load(&options).unwrap()
 }
 
 /// The recorded greedy run of the float weights, and how many ids of it are the prompt's.
@@ -157,9 +163,6 @@ fn generate(path: &Path, mode: EvalMode, (sdk, layout): (&Path, KvLayout)) -> Ve
 /// Exports, runs both modes, which must agree bit for bit, and gives their steps.
 fn run(export: &Export) -> Vec<Step> {
     let (_dir, path) = export.save();
-    if let Some(keep) = std::env::var_os("QNNC_KEEP") {
-        std::fs::copy(&path, Path::new(&keep).join(format!("{}_{}.pte", export.recipe, export.shards))).unwrap();
-    }
     let [kv, hybrid] = [EvalMode::Kv, EvalMode::Hybrid].map(|mode| generate(&path, mode, (&export.sdk, export.layout)));
     assert_eq!(kv, hybrid, "{export:?}");
     kv
@@ -222,17 +225,31 @@ fn activations_of_8_bits_run_alike_in_both_modes() {
 #[cfg_attr(not(have_qnn_sdks), ignore = "needs LLR_QNN_SDK_DIRS: libQnnHtp.so of several SDKs")]
 fn a_program_runs_on_its_own_sdk_and_on_every_newer_one() {
     let (want, prompt) = recorded();
-    let core = |dir: &Path| {
-        let library = LibraryOptions { path: Some(dir.to_path_buf()), ..LibraryOptions::default() };
-        QnnLibrary::load(&library).unwrap().info().core
-    };
     let mut sdks = common::qnn_sdk_dirs();
-    sdks.sort_by_key(|dir| core(dir));
+    sdks.sort_by_key(|dir| library(dir).info().core);
     for (index, sdk) in sdks.iter().enumerate() {
         let (_dir, path) = Export { sdk: sdk.clone(), ..Export::new("16a4w") }.save();
         for newer in &sdks[index..] {
             let tokens = generate(&path, EvalMode::Hybrid, (newer, KvLayout::PerLayer)).into_iter().map(|step| step.0);
             assert!(tokens.eq(want[prompt..][..STEPS].iter().copied()), "{} on {}", sdk.display(), newer.display());
         }
+    }
+}
+
+/// ExecuTorch's backend of today works with the libraries of SDK 2.49.40 only.
+#[test]
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(not(have_executorch), ignore = "needs LLR_EXECUTORCH_DIR: ExecuTorch's headers and libraries")]
+fn executorch_runs_what_is_exported() {
+    let dirs = common::qnn_lib_dir().into_iter().chain(common::qnn_sdk_dirs());
+    let sdk = dirs.into_iter().find(|dir| library(dir).info().build_id.starts_with("v2.49")).expect("SDK 2.49.40");
+    let (want, prompt) = recorded();
+    let folder = TempDir::new().unwrap();
+    let host = executorch::Host::compile(folder.path(), &["qnn"]).with_libraries(&sdk);
+    let whole = Export { sdk: sdk.clone(), ..Export::new("16a4w") };
+    for export in [whole.clone(), Export { embedding: Some(4), shards: 2, ..whole }] {
+        let (_dir, path) = export.save();
+        assert_eq!(host.run(&path, &want[..prompt], STEPS), want[..prompt + STEPS], "{export:?}");
     }
 }

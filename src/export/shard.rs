@@ -153,7 +153,8 @@ mod tests {
         let whole = five_layers(KvLayout::PerLayer);
         let pieces = cut(&whole, 2, |_| true);
         let names = |ids: &[ValueId]| ids.iter().map(|&id| whole.value(id).name.clone()).collect::<Vec<_>>();
-        let new: Vec<String> = (0..3).map(|l| format!("k_new.{l}")).chain((0..3).map(|l| format!("v_new.{l}"))).collect();
+        let new: Vec<String> =
+            (0..3).map(|l| format!("k_new.{l}")).chain((0..3).map(|l| format!("v_new.{l}"))).collect();
         let outputs = names(&pieces[0].outputs);
         assert_eq!(outputs[..6], new);
         assert!(outputs[6..].contains(&"rope.cos".into()) && outputs[6..].contains(&"layers.2.residual".into()));

@@ -93,7 +93,8 @@ pub fn lower(graphs: &[Graph], options: &QnnOptions, assets: &mut Assets) -> Res
 
 /// True for look-ups in tables that are quantized by blocks.
 fn is_for_cpu(graph: &Graph, node: &Node) -> bool {
-    let by_blocks = |node: &Node| matches!(graph.value(node.inputs[0]).quantization, Some(Quantization::Blockwise { .. }));
+    let by_blocks =
+        |node: &Node| matches!(graph.value(node.inputs[0]).quantization, Some(Quantization::Blockwise { .. }));
     node.op == Op::Embedding && by_blocks(node)
 }
 
@@ -105,7 +106,8 @@ struct SharedContext {
 
 fn context(parts: &[Graph], options: &QnnOptions) -> Result<SharedContext> {
     let binary = compiler::compile(&options.library, parts, &options.compiler)?;
-    let spill_fill = if options.share_spill_fill { crate::qnn::spill_fill_bytes(&options.library, &binary)? } else { 0 };
+    let spill_fill =
+        if options.share_spill_fill { crate::qnn::spill_fill_bytes(&options.library, &binary)? } else { 0 };
     let signature = fnv1a64(&binary).cast_signed();
     let blob = DelegateBlob::encode(signature, &binary);
     drop(binary);

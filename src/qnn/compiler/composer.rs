@@ -38,9 +38,9 @@ impl<'a> Composer<'a> {
         };
         let configs = [config(&level), config(&vtcm)];
         // SAFETY: the context is live; name and options outlive the call.
-        let create =
-            || unsafe { session.api().graph_create(session.lock(), session.handle(), &c_name, &configs) };
-        let handle = stdout::on_stderr(session.lock(), create).map_err(|error| error.detail(format!("graph {name}")))?;
+        let create = || unsafe { session.api().graph_create(session.lock(), session.handle(), &c_name, &configs) };
+        let handle =
+            stdout::on_stderr(session.lock(), create).map_err(|error| error.detail(format!("graph {name}")))?;
         Ok(Self { session, handle, tensors: Vec::new(), nodes: 0 })
     }
 
@@ -126,8 +126,12 @@ impl<'a> Composer<'a> {
             Param::Bool(value) => {
                 (scalar.dataType, scalar.u.bool8Value) = (sys::QNN_DATATYPE_BOOL_8, (*value).into());
             }
-            Param::Numbers { dims, data } => tensor = Some((sys::QNN_DATATYPE_UINT_32, dims, bytes_of(data, |x| x.to_ne_bytes()))),
-            Param::Integers { dims, data } => tensor = Some((sys::QNN_DATATYPE_INT_32, dims, bytes_of(data, |x| x.to_ne_bytes()))),
+            Param::Numbers { dims, data } => {
+                tensor = Some((sys::QNN_DATATYPE_UINT_32, dims, bytes_of(data, |x| x.to_ne_bytes())))
+            }
+            Param::Integers { dims, data } => {
+                tensor = Some((sys::QNN_DATATYPE_INT_32, dims, bytes_of(data, |x| x.to_ne_bytes())))
+            }
         }
         let Some((data_type, dims, data)) = tensor else {
             raw.u.scalar = scalar;

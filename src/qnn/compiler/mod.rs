@@ -19,9 +19,9 @@ mod tensor;
 mod tests;
 mod weights;
 
+pub use block_scales::{BlockScales, fit_block_scales};
 pub use error::CompileError;
 pub use options::CompilerOptions;
-pub use block_scales::{BlockScales, fit_block_scales};
 
 use super::handles::Device;
 use super::library::QnnLibrary;

@@ -14,9 +14,15 @@ pub(super) enum Param {
     F32(f32),
     Bool(bool),
     /// A tensor of `QNN_DATATYPE_UINT_32`.
-    Numbers { dims: Vec<usize>, data: Vec<u32> },
+    Numbers {
+        dims: Vec<usize>,
+        data: Vec<u32>,
+    },
     /// A tensor of `QNN_DATATYPE_INT_32`.
-    Integers { dims: Vec<usize>, data: Vec<i32> },
+    Integers {
+        dims: Vec<usize>,
+        data: Vec<i32>,
+    },
 }
 
 /// An operation of the package `qti.aisw`.

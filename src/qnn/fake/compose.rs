@@ -101,10 +101,8 @@ pub(super) unsafe extern "C" fn graph_add_node(graph: *mut c_void, operation: sy
             Ok(tensors) => *tensors,
             Err(code) => return code,
         };
-        let lists = [
-            (operation.inputTensors, operation.numOfInputs),
-            (operation.outputTensors, operation.numOfOutputs),
-        ];
+        let lists =
+            [(operation.inputTensors, operation.numOfInputs), (operation.outputTensors, operation.numOfOutputs)];
         let known = lists.into_iter().all(|(list, count)| {
             // SAFETY: the module's contract.
             let list = unsafe { std::slice::from_raw_parts(list.cast_const(), count as usize) };

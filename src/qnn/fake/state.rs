@@ -42,14 +42,34 @@ pub(super) struct Fault {
 
 /// What a handle stands for. Numbers are the handles of parents.
 pub(super) enum Object {
-    Log { callback: sys::QnnLog_Callback_t, level: u32 },
-    Backend { log: usize },
-    Device { log: usize },
-    Context { backend: usize, device: usize, info: Option<BinaryInfo> },
-    Graph { context: usize, name: String },
+    Log {
+        callback: sys::QnnLog_Callback_t,
+        level: u32,
+    },
+    Backend {
+        log: usize,
+    },
+    Device {
+        log: usize,
+    },
+    Context {
+        backend: usize,
+        device: usize,
+        info: Option<BinaryInfo>,
+    },
+    Graph {
+        context: usize,
+        name: String,
+    },
     /// A graph that is composed, with the number of its tensors.
-    Composed { context: usize, tensors: u32, finalized: bool },
-    System { _info: Option<RawInfo> },
+    Composed {
+        context: usize,
+        tensors: u32,
+        finalized: bool,
+    },
+    System {
+        _info: Option<RawInfo>,
+    },
 }
 
 impl Object {

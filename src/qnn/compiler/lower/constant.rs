@@ -44,8 +44,7 @@ impl Lowering<'_> {
             8 => codes.map(|real| encoding.quantize(real, 0, 0xff) as u8).collect(),
             _ => return Err(self.bad_value(id, format!("reals cannot be codes of {bits} bits"))),
         };
-        let data_type =
-            if bits == 16 { sys::QNN_DATATYPE_UFIXED_POINT_16 } else { sys::QNN_DATATYPE_UFIXED_POINT_8 };
+        let data_type = if bits == 16 { sys::QNN_DATATYPE_UFIXED_POINT_16 } else { sys::QNN_DATATYPE_UFIXED_POINT_8 };
         let (name, dims) = (self.name(&self.graph.value(id).name), self.dims(id)?);
         let spec = TensorSpec { name, role: Role::Constant, data_type, dims, coding: Coding::PerTensor(encoding) };
         if spec.dims.len() > 1 { self.composer.matrix(&spec, &data) } else { self.composer.constant(&spec, data) }
