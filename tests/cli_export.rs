@@ -190,11 +190,11 @@ fn passes_run_in_this_order() {
             "insert-requantize",
             "quantize-embedding",
             "quantize-linear",
-            "fit-block-scales",
             "annotate",
             "quantize-scalars",
-            "dead-code",
-            "constant-fold"
+            "fit-block-scales",
+            "constant-fold",
+            "dead-code"
         ]
     );
 }

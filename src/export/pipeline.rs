@@ -161,8 +161,8 @@ fn for_calibration(
 ) -> Result<(Graph, Vec<TokenId>)> {
     progress.begin(Stage::Calibrate, 0);
     let config = checkpoint.config();
-    let context = options.lengths.context();
-    let window = context.min(MAX_WINDOW);
+    // Not the context of the program, which has no say in what a model's weights and ranges are.
+    let window = config.max_positions.unwrap_or(MAX_WINDOW).min(MAX_WINDOW);
     let mut texts = tokens::calibration(options, tokenizer)?;
     if matches!(options.calibration, options::Calibration::Prompts(_)) {
         for text in &mut texts {
