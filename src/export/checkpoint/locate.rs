@@ -85,7 +85,7 @@ pub(super) fn find(path: &Path) -> Result<Files, CheckpointError> {
     }
     let ending = |path: &PathBuf| ENDINGS.iter().any(|ending| path.extension().is_some_and(|own| own == *ending));
     // A tokenizer of llama2.c has the same ending as its models.
-    let one = |path: &PathBuf| ending(path) && !path.file_name().is_some_and(|name| name == "tokenizer.bin");
+    let one = |path: &PathBuf| ending(path) && path.file_name().is_none_or(|name| name != "tokenizer.bin");
     let mut candidates = files.iter().filter(|path| one(path));
     match (candidates.next(), candidates.next()) {
         (Some(only), None) => of_file(only, path),

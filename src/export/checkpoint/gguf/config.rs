@@ -48,7 +48,7 @@ pub(in crate::export::checkpoint) fn describe(
     let vocab = embedding.and_then(|stored| stored.shape.first()).copied();
     let factors = tensors.get("rope_freqs.weight");
     let scaling = match factors {
-        Some(factors) => fields.from_factors(factors, theta, head_dim)?,
+        Some(factors) => fields.scaling_of_factors(factors, theta, head_dim)?,
         None => fields.scaling()?,
     };
     Ok(ModelConfig {
@@ -160,7 +160,7 @@ impl Fields<'_> {
 
     /// Files of Llama 3.1 and later hold a divisor for each frequency instead of the numbers that it came from. The
     /// largest divisor is the factor; the other numbers are the same in all these models, and whether they fit is seen.
-    fn from_factors(&self, stored: &Stored, theta: f32, head_dim: usize) -> Result<RopeScaling, CheckpointError> {
+    fn scaling_of_factors(&self, stored: &Stored, theta: f32, head_dim: usize) -> Result<RopeScaling, CheckpointError> {
         let feature = "rope scaling";
         let supported = "the factors of Llama 3.1 and later";
         let refused = || CheckpointError::Unsupported { feature, value: "of rope_freqs.weight".into(), supported };

@@ -178,8 +178,11 @@ pub fn torch_zip(pickle: &[u8], storages: &[Vec<u8>]) -> Vec<u8> {
     in_zip(zip, pickle, storages)
 }
 
+/// Makes a zip of members.
+pub type Zip = fn(&[(&str, &[u8])]) -> Vec<u8>;
+
 /// The zip of either form around a pickle and its storages.
-pub fn in_zip(zip: fn(&[(&str, &[u8])]) -> Vec<u8>, pickle: &[u8], storages: &[Vec<u8>]) -> Vec<u8> {
+pub fn in_zip(zip: Zip, pickle: &[u8], storages: &[Vec<u8>]) -> Vec<u8> {
     let names: Vec<_> = (0..storages.len()).map(|key| format!("m/data/{key}")).collect();
     let storages = names.iter().zip(storages).map(|(name, data)| (&name[..], &data[..]));
     zip(&[("m/data.pkl", pickle), ("m/byteorder", b"little")].into_iter().chain(storages).collect::<Vec<_>>())
@@ -194,8 +197,18 @@ pub const PARAMS: &str =
 pub struct Gguf {
     /// Key, type, bytes of the value.
     pub values: Vec<(String, u32, Vec<u8>)>,
-    /// Name, sizes innermost first, type, offset, bytes.
-    pub tensors: Vec<(String, Vec<u64>, u32, u64, Vec<u8>)>,
+    pub tensors: Vec<GgufTensor>,
+}
+
+/// A tensor of a GGUF file.
+#[derive(Debug, Clone)]
+pub struct GgufTensor {
+    pub name: String,
+    /// Innermost first.
+    pub dims: Vec<u64>,
+    pub kind: u32,
+    pub offset: u64,
+    pub data: Vec<u8>,
 }
 
 impl Gguf {
@@ -253,9 +266,9 @@ impl Gguf {
 
     /// Adds a tensor behind the others; `shape` outermost first.
     pub fn tensor(&mut self, name: &str, shape: &[usize], kind: u32, data: Vec<u8>) {
-        let end = self.tensors.last().map_or(0, |(.., offset, data)| offset + data.len() as u64);
+        let end = self.tensors.last().map_or(0, |tensor| tensor.offset + tensor.data.len() as u64);
         let dims = shape.iter().rev().map(|&size| size as u64).collect();
-        self.tensors.push((name.into(), dims, kind, end.next_multiple_of(32), data));
+        self.tensors.push(GgufTensor { name: name.into(), dims, kind, offset: end.next_multiple_of(32), data });
     }
 
     /// The file.
@@ -266,13 +279,13 @@ impl Gguf {
         for (key, kind, value) in &self.values {
             file.extend([&name(key), &kind.to_le_bytes()[..], value].concat());
         }
-        for (own, dims, kind, offset, _) in &self.tensors {
+        for GgufTensor { name: own, dims, kind, offset, .. } in &self.tensors {
             let sizes: Vec<u8> = dims.iter().flat_map(|dim| dim.to_le_bytes()).collect();
             let head = [name(own), (dims.len() as u32).to_le_bytes().to_vec(), sizes].concat();
             file.extend([&head[..], &kind.to_le_bytes(), &offset.to_le_bytes()].concat());
         }
         let start = file.len().next_multiple_of(32);
-        for (.., offset, data) in &self.tensors {
+        for GgufTensor { offset, data, .. } in &self.tensors {
             // Offsets that lie get no bytes.
             if *offset < 1 << 20 {
                 let at = start + *offset as usize;

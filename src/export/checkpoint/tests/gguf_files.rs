@@ -202,17 +202,17 @@ fn values_of_types_that_cannot_be_are_refused() {
 
 #[test]
 fn tensors_that_overlap_or_lie_outside_are_refused() {
-    let overlap = refused(|gguf| gguf.tensors[2].3 = gguf.tensors[1].3);
+    let overlap = refused(|gguf| gguf.tensors[2].offset = gguf.tensors[1].offset);
     assert!(matches!(file_defect(&overlap), GgufDefect::Overlap { .. }), "{overlap:?}");
     for offset in [1 << 30, u64::MAX - 31] {
-        let outside = refused(|gguf| gguf.tensors[11].3 = offset);
+        let outside = refused(|gguf| gguf.tensors[11].offset = offset);
         assert!(matches!(file_defect(&outside), GgufDefect::OutOfRange { .. }), "{outside:?}");
     }
     let cut = refused_bytes(|file| file.truncate(file.len() - 1));
     assert!(matches!(cut, GgufDefect::OutOfRange { .. }), "{cut:?}");
-    let misaligned = refused(|gguf| gguf.tensors[11].3 += 4);
+    let misaligned = refused(|gguf| gguf.tensors[11].offset += 4);
     assert!(matches!(file_defect(&misaligned), GgufDefect::Misaligned { .. }), "{misaligned:?}");
-    let twice = refused(|gguf| gguf.tensors[11].0 = gguf.tensors[10].0.clone());
+    let twice = refused(|gguf| gguf.tensors[11].name = gguf.tensors[10].name.clone());
     assert!(matches!(file_defect(&twice), GgufDefect::DuplicateTensor { .. }), "{twice:?}");
     for alignment in [0, 4, 33, 1 << 30] {
         let error = refused(|gguf| gguf.u32("general.alignment", alignment));
@@ -223,19 +223,19 @@ fn tensors_that_overlap_or_lie_outside_are_refused() {
 #[test]
 fn absurd_dimensions_are_refused() {
     for dims in [vec![], vec![1; 5], vec![0, 8], vec![1 << 32, 1 << 32], vec![u64::MAX]] {
-        let error = refused(|gguf| gguf.tensors[3].1 = dims.clone());
+        let error = refused(|gguf| gguf.tensors[3].dims = dims.clone());
         assert!(matches!(file_defect(&error), GgufDefect::Dimensions { .. }), "{dims:?}: {error:?}");
     }
-    let part = refused(|gguf| gguf.tensors[3].2 = 8);
+    let part = refused(|gguf| gguf.tensors[3].kind = 8);
     assert!(matches!(file_defect(&part), GgufDefect::PartBlock { row: 8, block: 32, .. }), "{part:?}");
-    let shape = refused(|gguf| gguf.tensors[4].1 = vec![8, 7]);
+    let shape = refused(|gguf| gguf.tensors[4].dims = vec![8, 7]);
     assert!(matches!(defect(&shape), CheckpointError::Shape { .. }), "{shape:?}");
 }
 
 #[test]
 fn block_types_that_cannot_be_read_are_refused_by_name_when_asked_for() {
     let mut gguf = Gguf::tiny();
-    gguf.tensors[3].2 = 10;
+    gguf.tensors[3].kind = 10;
     let error = opened(&gguf).weight(WeightRole::Layer(0, LayerWeight::AttentionNorm)).unwrap_err();
     assert!(matches!(defect(&error), CheckpointError::ElementType { kind, .. } if kind == "Q2_K"), "{error:?}");
 }

@@ -69,7 +69,7 @@ fn changed_gguf_never_crash() {
     gguf.texts("tokenizer.ggml.tokens", &["<unk>", "<s>", "</s>", "a", "b", "ab", "▁"]);
     gguf.list("tokenizer.ggml.scores", 6, &[[0; 4]; 7]);
     let file = gguf.bytes();
-    let header = file.len() - gguf.tensors.iter().map(|(.., data)| data.len()).sum::<usize>();
+    let header = file.len() - gguf.tensors.iter().map(|tensor| tensor.data.len()).sum::<usize>();
     assert!(survive(".gguf", &file, None, 4..header) > ROUNDS / 2);
 }
 

@@ -75,7 +75,7 @@ fn diverse_texts() -> Vec<String> {
         }
     }
     for number in ["1", "12", "123", "1234567", "3.14159", "-1e-5", "0x1F", "٣٤", "½", "1,000,000"] {
-        texts.extend([format!("{number}"), format!("a{number}b"), format!(" {number} {number}\n")]);
+        texts.extend([number.to_owned(), format!("a{number}b"), format!(" {number} {number}\n")]);
     }
     for word in
         ["I'll", "don't", "WE'RE", "'s", "'S", "''", "fn main() {\n    let x = 1;\n}\n", "a\r\nb", "   ", "\n\n\n"]
