@@ -1,6 +1,6 @@
 //! `quantized_decomposed::`: rows of quantized tables, rows quantized with scales of their own, and back.
 
-use super::call::Call;
+use super::call::{Call, Number};
 use super::sizes::equal;
 use super::{Fit, Form, Unfit};
 use crate::base::storage::Blob;

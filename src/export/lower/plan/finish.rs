@@ -1,7 +1,7 @@
 //! The end of a plan: outputs where callers expect them, the next contents of states, and memory for everything.
 
 use super::super::memory::{self, Request};
-use super::{PlanBuilder, Result, STATES, planned};
+use super::{ACTIVATIONS, PlanBuilder, Result, STATES, planned};
 use crate::graph::{ValueId, ValueKind};
 use crate::pte::{Chain, EValue, ExecutionPlan, Instruction, TensorData, TensorValue};
 use std::collections::HashMap;
