@@ -1,62 +1,17 @@
 //! ExecuTorch itself loads and runs exported programs, and says what the recorded runs of the same weights say.
 
 mod common;
+#[path = "common/executorch.rs"]
+mod executorch;
 mod export_common;
 mod forward_common;
 
+use executorch::Host;
 use export_common::{Backend, Options, dynamic, export, hybrid};
 use forward_common::{golden, ids};
 use llama_runner::export::{KvLayout, MethodSpec};
 use llama_runner::tensor::DType;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use tempfile::TempDir;
-
-/// Libraries of ExecuTorch's package that register what programs need, so that they must be linked though nothing
-/// names them.
-const LIBRARIES: [&str; 5] = [
-    "-lexecutorch",
-    "-lexecutorch_backend_xnnpack",
-    "-lexecutorch_kernels_quantized",
-    "-lexecutorch_kernels_optimized",
-    "-lexecutorch_threadpool",
-];
-
-fn compile(folder: &Path) -> PathBuf {
-    let executorch = PathBuf::from(std::env::var_os("LLR_EXECUTORCH_DIR").unwrap());
-    let (include, lib) = (executorch.join("include"), executorch.join("lib"));
-    let host = folder.join("host");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("cpp-harness/executorch/host.cpp");
-    let output = Command::new("g++")
-        .args(["-std=c++17", "-Wall", "-DC10_USING_CUSTOM_GENERATED_MACROS"])
-        .arg(source)
-        .arg("-isystem")
-        .arg(&include)
-        .arg("-isystem")
-        .arg(include.join("executorch/runtime/core/portable_type/c10"))
-        .arg(format!("-L{}", lib.display()))
-        .arg("-Wl,--no-as-needed")
-        .args(LIBRARIES)
-        .arg(format!("-Wl,-rpath,{}", lib.display()))
-        .arg("-o")
-        .arg(&host)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    host
-}
-
-fn run(host: &Path, program: &Path, prompt: &[i64], steps: usize) -> Vec<i64> {
-    let output = Command::new(host)
-        .arg(program)
-        .arg(steps.to_string())
-        .args(prompt.iter().map(i64::to_string))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.split_whitespace().map(|id| id.parse().unwrap()).collect()
-}
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
@@ -66,11 +21,11 @@ fn executorch_runs_what_is_exported() {
     let (want, prompt) = (ids(&golden, "ids_prefill"), ids(&golden, "prompt"));
     let text: Vec<u64> = want.iter().map(|&id| id as u64).collect();
     let folder = TempDir::new().unwrap();
-    let host = compile(folder.path());
+    let host = Host::compile(folder.path(), &["xnnpack"]);
     let path = folder.path().join("program.pte");
     let check = |specs: &[MethodSpec], options: Options, steps: usize| {
         export(specs, options, &text[..64]).save(&path).unwrap_or_else(|error| panic!("{}", error.chain()));
-        assert_eq!(run(&host, &path, &prompt, steps), want[..prompt.len() + steps], "{specs:?}, {options:?}");
+        assert_eq!(host.run(&path, &prompt, steps), want[..prompt.len() + steps], "{specs:?}, {options:?}");
     };
     for full_logits in [false, true] {
         let specs = [dynamic(false, full_logits)];

@@ -86,6 +86,11 @@ const OF_2025: Numbering = Numbering {
     use_weight_sharing: 9,
 };
 
+/// Fields of today's root table that are written empty.
+const LIBRARY_PATH: u16 = 2;
+const SAVER_FOLDER: u16 = 10;
+const OPERATOR_PACKAGES: u16 = 11;
+
 impl CompileOptions {
     /// The options among a delegate's compile specs; all unknown when they are not there.
     pub fn find(specs: &[CompileSpec]) -> Self {
@@ -130,7 +135,8 @@ impl CompileOptions {
         }
     }
 
-    /// Writes them in today's numbering; unknown options are left out, and graph names have no place there.
+    /// Writes them in today's numbering; unknown options are left out, and graph names have no place there. ExecuTorch
+    /// reads two paths and a list of operator packages without asking whether they are there, so they are, and empty.
     pub fn encode(&self) -> Vec<u8> {
         let htp_info = with(with(Fields::new(), 0, self.htp_arch), 1, self.vtcm_mb);
         let soc = with(Fields::new(), 0, self.soc_model).table(1, htp_info);
@@ -145,7 +151,9 @@ impl CompileOptions {
                 .scalar(TODAY.use_weight_sharing, htp.use_weight_sharing);
             backend = backend.table(1, fields);
         }
-        let mut root = with(Fields::new().table(0, soc).table(1, backend), TODAY.log_level, self.log_level);
+        let root = Fields::new().table(0, soc).table(1, backend).string(LIBRARY_PATH, "").string(SAVER_FOLDER, "");
+        let root = root.table(OPERATOR_PACKAGES, Fields::new().tables(0, []));
+        let mut root = with(root, TODAY.log_level, self.log_level);
         for (id, value) in [
             (TODAY.online_prepare, self.online_prepare),
             (TODAY.shared_buffer, self.shared_buffer),

@@ -24,7 +24,7 @@ pub struct QnnOptions {
     pub shards: usize,
     /// Whether the contexts share one buffer for what does not fit on the chip.
     pub share_spill_fill: bool,
-    /// Keeps the finished blobs.
+    /// Where the finished blobs stay.
     pub store: Arc<CodeStore>,
 }
 

@@ -1,6 +1,6 @@
 //! Constants: codes as they are, reals quantized here.
 
-use super::{Lowering, plain};
+use super::Lowering;
 use crate::error::Result;
 use crate::graph::ValueId;
 use crate::graph::interpret::ConstantLines;
@@ -45,8 +45,7 @@ impl Lowering<'_> {
             _ => return Err(self.bad_value(id, format!("reals cannot be codes of {bits} bits"))),
         };
         let data_type = if bits == 16 { sys::QNN_DATATYPE_UFIXED_POINT_16 } else { sys::QNN_DATATYPE_UFIXED_POINT_8 };
-        let (name, dims) = (format!("t{}_{}", self.made, plain(&self.graph.value(id).name)), self.dims(id)?);
-        self.made += 1;
+        let (name, dims) = (self.name(&self.graph.value(id).name), self.dims(id)?);
         let spec = TensorSpec { name, role: Role::Constant, data_type, dims, coding: Coding::PerTensor(encoding) };
         if spec.dims.len() > 1 { self.composer.matrix(&spec, &data) } else { self.composer.constant(&spec, data) }
     }
