@@ -67,17 +67,10 @@ fn assert_close(ours: &[Step], recorded: &[Vec<f32>], tolerance: f32) {
     }
 }
 
-/// The recorded tokens must be ours. Over eight-bit caches, where a code that rounds otherwise moves the logits, they
-/// must be up to a close call.
 #[track_caller]
 fn assert_same_tokens(steps: &[Step], recorded: &[TokenId], name: &str) {
-    assert_eq!(steps.len(), recorded.len(), "{name}");
-    for (at, ((token, row), their)) in steps.iter().zip(recorded).enumerate() {
-        if token != their {
-            assert!(name.ends_with("q8kv") && is_close_call(row), "{name}, token {at}: {token}, recorded {their}");
-            return;
-        }
-    }
+    let tokens: Vec<TokenId> = steps.iter().map(|&(token, _)| token).collect();
+    assert_eq!(tokens, recorded, "{name}");
 }
 
 fn executorch(dir: &str, name: &str, tolerance: f32) {
@@ -115,8 +108,7 @@ executorch! {
     xnnpack_fp32_sdpa_cpu_programs: "xnnpack", "xnn_s260k_fp32_kv_sdpa", 1e-4;
     xnnpack_8da4w_cpu_programs: "xnnpack", "xnn_s260k_8da4w_emb432_kv", 2e-3;
     xnnpack_8da4w_sdpa_cpu_programs: "xnnpack", "xnn_s260k_8da4w_emb432_kv_sdpa", 2e-3;
-    // One activation lies between two codes of the cache and falls on another side than in the recorded run.
-    xnnpack_8da4w_sdpa_q8kv_cpu_programs: "xnnpack", "xnn_s260k_8da4w_emb432_kv_sdpa_q8kv", 2e-2;
+    xnnpack_8da4w_sdpa_q8kv_cpu_programs: "xnnpack", "xnn_s260k_8da4w_emb432_kv_sdpa_q8kv", 2e-3;
 }
 
 /// Runs that upstream fails with half an answer on stdout, or whose flags it misreads (`llama_main`'s documentation lists
@@ -175,13 +167,9 @@ fn is_close_call(row: &[f32]) -> bool {
     first - second < 0.01 * (first - sorted[0])
 }
 
-#[ignore = "not met yet: one code of the eight-bit cache rounds otherwise than in the recorded run"]
-#[test]
-fn xnnpack_8da4w_sdpa_q8kv_is_within_the_tolerance_of_8da4w_cpu_programs() {
-    executorch("xnnpack", "xnn_s260k_8da4w_emb432_kv_sdpa_q8kv", 2e-3);
-}
-
-#[ignore = "not met yet: in `capital`, token 7 differs where the two largest logits are 1.09 % of the range apart"]
+/// Rounding is amplified here: ExecuTorch itself, with another BLAS under its attention, gives logits that differ by 5 to
+/// 13 % of the largest from the fifth token on, and 485 of the 518 recorded tokens. What differs is a close call.
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
 #[test]
 fn smollm2_ids_are_the_recorded_up_to_a_close_call_cpu_programs() {
     let golden = json("executorch/smollm2_135m_8da4w_emb432_sdpa.json");

@@ -18,12 +18,6 @@ fn check(got: &[f32], want: &[f32], tolerance: f32, place: &str) {
     assert!(distance <= tolerance, "{place}: {distance}");
 }
 
-/// The recorded token must be ours; where eight-bit caches went another way, it may be one that is as good.
-fn check_token(row: &[f32], want: i64, name: &str, place: &str) {
-    let part = if name.ends_with("q8kv") { 0.01 } else { 0.0 };
-    assert!(is_choice(row, want, part), "{place}: {} where {want} was recorded", greedy(row));
-}
-
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
 fn step_by_step_is_executorchs_run() {
@@ -40,7 +34,7 @@ fn step_by_step_is_executorchs_run() {
                     check(&logits, recorded, tolerance, &place);
                 }
                 if position + 1 >= prompt.len() {
-                    check_token(&logits, want[position + 1], name, &place);
+                    assert_eq!(greedy(&logits), want[position + 1], "{place}");
                 }
             }
         }
@@ -64,7 +58,7 @@ fn prefill_in_one_call_is_executorchs_run() {
             let mut last = logits.pop().unwrap();
             for position in prompt.len()..want.len() {
                 let place = format!("{name}, {way:?}, position {position}");
-                check_token(&last, want[position], name, &place);
+                assert_eq!(greedy(&last), want[position], "{place}");
                 last = model.last(&want[position..=position], position);
                 if let Some(recorded) = after.get(position - prompt.len()) {
                     check(&last, recorded, tolerance, &place);
@@ -97,8 +91,8 @@ fn both_ways_generate_the_same_tokens() {
 fn both_ways_agree_in_chunks_and_at_the_end_of_the_context() {
     for (folder, name, tolerance) in STORIES {
         let want = ids(&golden(&common::shared(), name), "ids_prefill");
-        // Codes that lie between two others may round either way.
-        let tolerance = if tolerance > 1e-3 { 5e-2 } else { tolerance };
+        // Only one of the ways sums attention over many keys in splits; the last bit decides between two codes.
+        let way_tolerance = if tolerance > 1e-3 { 2e-2 } else { tolerance };
         // The caches have 128 positions, a call takes up to 127 ids.
         let long: Vec<i64> = want.iter().copied().cycle().take(128).collect();
         let mut last: Vec<Vec<f32>> = Vec::new();
@@ -122,11 +116,13 @@ fn both_ways_agree_in_chunks_and_at_the_end_of_the_context() {
         for (index, logits) in last.iter().enumerate() {
             let [same_ids, other_way] = [index ^ 1, (index + 4) % 8];
             check(logits, &last[same_ids], tolerance, &format!("{name}: cut otherwise, {index}"));
-            check(logits, &last[other_way], tolerance, &format!("{name}: the other way, {index}"));
+            check(logits, &last[other_way], way_tolerance, &format!("{name}: the other way, {index}"));
         }
     }
 }
 
+/// Rounding is amplified by the 211 layers that quantize their input: ExecuTorch with another BLAS under its attention than
+/// when the runs were recorded gives 94 % of these tokens, the others up to 2.2 % of the range behind its choice.
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
 fn a_chat_model_gives_executorchs_tokens_but_for_close_calls() {
@@ -143,11 +139,10 @@ fn a_chat_model_gives_executorchs_tokens_but_for_close_calls() {
                 continue;
             }
             let want = fed[position + 1];
-            // A code of one of its 211 layers that rounds otherwise moves logits by some per cent of their range.
-            assert!(is_choice(&logits, want, 0.03), "{name}: {} where {want} was recorded", greedy(&logits));
+            assert!(is_choice(&logits, want, 0.025), "{name}: {} where {want} was recorded", greedy(&logits));
             (same, all) = (same + usize::from(greedy(&logits) == want), all + 1);
         }
     }
     println!("{same} of {all} tokens");
-    assert!(all >= 50 && same * 10 >= all * 8, "{same} of {all} tokens");
+    assert!(all >= 50 && same * 10 >= all * 9, "{same} of {all} tokens");
 }

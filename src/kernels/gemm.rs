@@ -3,6 +3,7 @@
 //! out[m, n] = clamp(bias[n] + Σ over k, in order, one fused multiply-add each): the same bits for a row whatever the
 //! number of rows, threads or the instruction set.
 
+use super::elementwise::clamp;
 use super::line::Line;
 use super::pool::ThreadPool;
 use super::qgemm::Clamp;
@@ -184,10 +185,9 @@ fn block<S: Simd, const M: usize, const T: usize, const HALF: bool>(s: S, work: 
             }
         }
     }
-    let (min, max) = (s.splat(work.clamp.min), s.splat(work.clamp.max));
     for (m, sums) in sums.into_iter().enumerate() {
         for (t, sum) in sums.into_iter().enumerate() {
-            let y = s.min(s.max(sum, min), max);
+            let y = clamp(s, sum, [work.clamp.min, work.clamp.max]);
             let columns = 16 * (tile + t)..n.min(16 * (tile + t) + 16);
             let row = (first + m) * n;
             // SAFETY: each (row, tile) pair is computed once, by one task, and these elements belong to it alone.

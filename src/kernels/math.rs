@@ -12,15 +12,21 @@ fn polynomial<S: Simd, const N: usize>(s: S, x: S::F, coefficients: [f32; N]) ->
     y
 }
 
-/// eˣ within 2 ULP; 0 below −86.6, ∞ above 88.72.
+/// eˣ within 0.7 ULP, so that it is nearly always what a correctly rounded function gives; 0 below −86.6, ∞ above 88.72.
 #[inline(always)]
 pub(crate) fn exp<S: Simd>(s: S, x: S::F) -> S::F {
+    let one = s.splat(1.0);
     let n = s.round(s.mul(x, s.splat(std::f32::consts::LOG2_E)));
     // ln 2 in two parts, the first with few enough bits that n times it is exact.
-    let r = s.fma(n, s.splat(-0.693_359_4), x);
-    let r = s.fma(n, s.splat(2.121_944_4e-4), r);
+    let near = s.fma(n, s.splat(-0.693_359_4), x);
+    let r = s.fma(n, s.splat(2.121_944_4e-4), near);
+    let r_rest = s.fma(n, s.splat(2.121_944_4e-4), s.sub(near, r));
     let q = polynomial(s, r, [1.392_625_1e-3, 8.363_233e-3, 4.166_655_4e-2, 0.166_665_77, 0.5]);
-    let y = s.add(s.fma(q, s.mul(r, r), r), s.splat(1.0));
+    let tail = s.fma(q, s.mul(r, r), r_rest);
+    // 1 + r with what its rounding loses.
+    let sum = s.add(one, r);
+    let sum_rest = s.add(s.sub(one, sum), r);
+    let y = s.add(sum, s.add(sum_rest, tail));
     // 2ⁿ as 2ⁿ⁻¹ · 2, since n reaches 128.
     let y = s.mul(s.mul(y, s.exp2i(s.sub(n, s.splat(1.0)))), s.splat(2.0));
     let y = s.select_gt(s.splat(-86.6), x, s.splat(0.0), y);
@@ -34,10 +40,11 @@ pub(crate) fn sigmoid<S: Simd>(s: S, x: S::F) -> S::F {
     s.div(one, s.add(one, exp(s, s.sub(s.splat(0.0), x))))
 }
 
-/// x · sigmoid(x) within 4 ULP where the result is a normal number; −0 below −88.72.
+/// x · sigmoid(x) within 4 ULP where the result is a normal number; −0 below −88.72. Rounded twice, as the two operators
+/// are of which programs make it.
 #[inline(always)]
 pub(crate) fn silu<S: Simd>(s: S, x: S::F) -> S::F {
-    s.div(x, s.add(s.splat(1.0), exp(s, s.sub(s.splat(0.0), x))))
+    s.mul(x, sigmoid(s, x))
 }
 
 /// tanh within 4 ULP.

@@ -48,6 +48,28 @@ impl Op for Softmax<'_> {
     }
 }
 
+/// Rows whose sums of squares are made beside each other.
+const ROWS: usize = 8;
+
+/// Σ x² of the first `N` rows (of the first row again where there are fewer), each added in order and rounded at each
+/// step: what ExecuTorch's mean does, whose last bit decides codes of activations. A sum waits for each of its additions,
+/// so that some take hardly longer than one.
+#[inline(always)]
+fn square_sums<const N: usize>(rows: &[f32], row: usize) -> [f32; N] {
+    let mut parts = [&rows[..row]; N];
+    for (part, x) in parts.iter_mut().zip(rows.chunks_exact(row)) {
+        *part = x;
+    }
+    let mut sums = [0.0; N];
+    for i in 0..row {
+        for n in 0..N {
+            let x = parts[n][i];
+            sums[n] += x * x;
+        }
+    }
+    sums
+}
+
 struct RmsNorm<'a> {
     x: &'a [f32],
     weight: Option<&'a [f32]>,
@@ -56,20 +78,14 @@ struct RmsNorm<'a> {
     out: &'a mut [f32],
 }
 
-impl Op for RmsNorm<'_> {
-    type Out = ();
+impl RmsNorm<'_> {
+    /// The rows from `first` on, as many as there are sums of squares.
     #[inline(always)]
-    fn eval<S: Simd>(self, s: S) {
-        for (x, out) in self.x.chunks_exact(self.row).zip(self.out.chunks_exact_mut(self.row)) {
-            let (chunks, rest) = x.as_chunks();
-            let last = s.load_part(rest, 0.0);
-            let mut squares = s.mul(last, last);
-            for chunk in chunks {
-                let v = s.load(chunk);
-                squares = s.fma(v, v, squares);
-            }
-            let mean = s.reduce_add(squares) / self.row as f32;
-            let scale = s.splat(1.0 / (mean + self.epsilon).sqrt());
+    fn scale_rows<S: Simd>(&mut self, s: S, first: usize, square_sums: &[f32]) {
+        let rows = self.x[first * self.row..].chunks_exact(self.row);
+        let outs = self.out[first * self.row..].chunks_exact_mut(self.row);
+        for ((x, out), sum) in rows.zip(outs).zip(square_sums) {
+            let scale = s.splat(1.0 / (sum / self.row as f32 + self.epsilon).sqrt());
             for (i, (x, out)) in x.chunks(16).zip(out.chunks_mut(16)).enumerate() {
                 let at = 16 * i..16 * i + x.len();
                 match (x.try_into(), self.weight) {
@@ -89,6 +105,24 @@ impl Op for RmsNorm<'_> {
     }
 }
 
+impl Op for RmsNorm<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn eval<S: Simd>(mut self, s: S) {
+        let rows = self.x.len() / self.row;
+        let mut first = 0;
+        while first < rows {
+            let (x, count) = (&self.x[first * self.row..], ROWS.min(rows - first));
+            if count == 1 {
+                self.scale_rows(s, first, &square_sums::<1>(x, self.row));
+            } else {
+                self.scale_rows(s, first, &square_sums::<ROWS>(x, self.row)[..count]);
+            }
+            first += count;
+        }
+    }
+}
+
 impl KernelSet {
     /// Softmax of each row of `row` numbers, in place. A row of −∞ only becomes zeros.
     ///
@@ -99,7 +133,8 @@ impl KernelSet {
         self.run(Softmax(x, row));
     }
 
-    /// out ← x / √(mean(x²) + epsilon) · weight, for each row of `row` numbers.
+    /// out ← x / √(mean(x²) + epsilon) · weight, for each row of `row` numbers, rounded as ExecuTorch's operators do it one
+    /// after another: squares are added in order.
     ///
     /// # Panics
     /// When `x` is not whole rows, `out` is not as long as `x`, or `weight` is not one row.

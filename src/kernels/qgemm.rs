@@ -5,6 +5,7 @@
 //! applied by one more. The order depends neither on the number of rows, nor on threads, nor on the instruction set: a
 //! row of a prefill equals the same row decoded alone, to the bit.
 
+use super::elementwise::clamp;
 use super::pool::ThreadPool;
 use super::quantize::QuantizedRows;
 use super::set::KernelSet;
@@ -13,7 +14,7 @@ use super::simd::{Op, Simd};
 use super::weights::{Bits, PackedWeights};
 use std::ops::Range;
 
-/// Bounds of an output.
+/// Bounds of an output. A NaN passes them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Clamp {
     /// Smallest output.
@@ -201,12 +202,11 @@ fn block<S: Simd, const M: usize, const BITS: u32, const BF16: bool, const STEPS
         Some(bias) => s.load(bias),
         None => s.splat(0.0),
     };
-    let (min, max) = (s.splat(product.clamp.min), s.splat(product.clamp.max));
     let n = product.weights.shape().n;
     let columns = 16 * index..n.min(16 * index + 16);
     for m in 0..M {
         let y = s.fma(sums[m], s.splat(quants[m].scale), bias);
-        let y = s.min(s.max(y, min), max);
+        let y = clamp(s, y, [product.clamp.min, product.clamp.max]);
         let row = (first + m) * n;
         // SAFETY: each (row, tile) pair is computed once, by one task, and these elements belong to it alone.
         let out = unsafe { product.out.part(row + columns.start..row + columns.end) };

@@ -10,8 +10,7 @@ use crate::tensor::DType;
 use std::f64::consts::{FRAC_2_SQRT_PI, PI, SQRT_2};
 
 pub(super) fn register(registry: &mut KernelRegistry) {
-    registry
-        .register("aten::rsqrt.out", |args| real(args, |x| f64::from(x).sqrt().recip() as f32, |x| x.sqrt().recip()));
+    registry.register("aten::rsqrt.out", |args| real(args, |x| x.sqrt().recip(), |x| x.sqrt().recip()));
     registry.register("aten::sqrt.out", |args| real(args, f32::sqrt, f64::sqrt));
     registry.register("aten::reciprocal.out", |args| real(args, f32::recip, f64::recip));
     registry.register("aten::exp.out", |args| real(args, f32::exp, f64::exp));

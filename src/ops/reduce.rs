@@ -8,9 +8,6 @@ use crate::error::Result;
 use crate::runtime::{Inputs, KernelArgs, KernelRegistry, Tensor, Value};
 use crate::tensor::{DType, MAX_RANK};
 
-/// Partial sums that run beside each other.
-const LANES: usize = 8;
-
 pub(super) fn register(registry: &mut KernelRegistry) {
     registry.register("aten::mean.out", mean);
     registry.register("aten::sum.IntList_out", sum);
@@ -105,32 +102,12 @@ impl Reduction {
         self.within.each(|[at]| (0..len).for_each(|n| visit(input[start + at + n * step])));
     }
 
+    /// Added one by one in logical order, as ExecuTorch does: the last bit of a norm's mean decides codes of activations.
     fn sum<C: Number>(&self, input: &[C], start: usize) -> C {
-        let (len, [step]) = (self.within.len, self.within.steps);
         let mut sum = C::ZERO;
-        self.within.each(|[at]| {
-            let input = &input[start + at..];
-            let run = if step == 1 {
-                run_sum(&input[..len])
-            } else {
-                (0..len).fold(C::ZERO, |sum, n| sum.plus(input[n * step]))
-            };
-            sum = sum.plus(run);
-        });
+        self.elements(input, start, |value| sum = sum.plus(value));
         sum
     }
-}
-
-fn run_sum<C: Number>(run: &[C]) -> C {
-    let mut lanes = [C::ZERO; LANES];
-    let chunks = run.chunks_exact(LANES);
-    let rest = chunks.remainder().iter().fold(C::ZERO, |sum, &value| sum.plus(value));
-    for chunk in chunks {
-        for (lane, &value) in lanes.iter_mut().zip(chunk) {
-            *lane = lane.plus(value);
-        }
-    }
-    lanes.into_iter().fold(rest, C::plus)
 }
 
 /// (a, dimensions or null, keep, element type or null, out)

@@ -9,9 +9,6 @@ use std::path::Path;
 
 /// The recorded programs of the small story model: folder, name, largest distance from the recorded logits relative to
 /// the row's largest.
-///
-/// With eight-bit caches, one activation of the tenth token lies within two ulps of the middle between two codes: it falls
-/// on another side than in the recorded run, and what it was a part of stays in the cache.
 pub const STORIES: [(&str, &str, f32); 7] = [
     ("portable", "portable_s260k_fp32_kv", 1e-4),
     ("portable", "portable_s260k_fp32_kv_sdpa_fulllogits", 1e-4),
@@ -19,7 +16,7 @@ pub const STORIES: [(&str, &str, f32); 7] = [
     ("xnnpack", "xnn_s260k_fp32_kv_sdpa", 1e-4),
     ("xnnpack", "xnn_s260k_8da4w_emb432_kv", 2e-3),
     ("xnnpack", "xnn_s260k_8da4w_emb432_kv_sdpa", 2e-3),
-    ("xnnpack", "xnn_s260k_8da4w_emb432_kv_sdpa_q8kv", 2e-2),
+    ("xnnpack", "xnn_s260k_8da4w_emb432_kv_sdpa_q8kv", 2e-3),
 ];
 
 /// A loaded program with its buffers.
