@@ -61,6 +61,8 @@ pub struct Options {
     pub qnn: QnnTarget,
     /// Changes to the list of passes.
     pub passes: PassChoices,
+    /// Compare the quantized model with the float one on the calibration text, for the report: as slow as calibration.
+    pub compare: bool,
 }
 
 /// Contexts and blocks, in tokens.
@@ -169,6 +171,7 @@ impl Options {
             calibration: Calibration::Prompts(vec!["Once upon a time".into()]),
             qnn: QnnTarget { soc_model: "SM8650".into(), num_sharding: 1, weight_sharing: false, lib_dir: None },
             passes: PassChoices::default(),
+            compare: false,
         }
     }
 
