@@ -4,7 +4,7 @@ use super::{Matrix, QuantizedMatrix};
 use crate::base::storage::Blob;
 use crate::error::Result;
 use crate::graph::{Graph, Quantization, ValueId};
-use crate::tensor::DType;
+use crate::tensor::{DType, Encoding};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
@@ -16,7 +16,11 @@ pub type Keep = Box<dyn Fn(Vec<u8>) -> Result<Blob> + Send + Sync>;
 pub struct CodeStore {
     keep: Keep,
     codes: Mutex<HashMap<String, Codes>>,
+    others: Mutex<HashMap<(String, Quantized), Blob>>,
 }
+
+/// Codes and encoding of a constant: bits, bits of the scale, zero point.
+type Quantized = (u8, u32, i32);
 
 /// A stored matrix.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +39,7 @@ impl fmt::Debug for CodeStore {
 impl CodeStore {
     /// An empty one whose bytes go where `keep` takes them.
     pub fn new(keep: Keep) -> Self {
-        Self { keep, codes: Mutex::default() }
+        Self { keep, codes: Mutex::default(), others: Mutex::default() }
     }
 
     /// An empty one in memory.
@@ -43,12 +47,23 @@ impl CodeStore {
         Self::new(Box::new(|bytes| Ok(Blob::from_vec(bytes))))
     }
 
-    /// Keeps the bytes of a constant that is no weight.
+    /// The codes of the constant called `name` in one encoding, which `make` makes when there are none yet.
     ///
     /// # Errors
-    /// Those of the place where they stay.
-    pub fn keep(&self, bytes: Vec<u8>) -> Result<Blob> {
-        (self.keep)(bytes)
+    /// Those of `make`, and of the place where codes stay.
+    pub(super) fn bytes(
+        &self,
+        name: &str,
+        (bits, encoding): (u8, Encoding),
+        make: impl FnOnce() -> Result<Vec<u8>>,
+    ) -> Result<Blob> {
+        let key = (name.to_owned(), (bits, encoding.scale.to_bits(), encoding.zero_point));
+        if let Some(known) = self.others.lock().get(&key) {
+            return Ok(known.clone());
+        }
+        let blob = (self.keep)(make()?)?;
+        self.others.lock().insert(key, blob.clone());
+        Ok(blob)
     }
 
     /// A new constant of `graph` with the codes of `matrix`, which `make` makes when there are none yet; the pages of
@@ -68,9 +83,9 @@ impl CodeStore {
             None => {
                 let mut made = make()?;
                 matrix.data().release();
-                let scales = self.keep(std::mem::take(&mut made.scales))?;
+                let scales = (self.keep)(std::mem::take(&mut made.scales))?;
                 let quantization = made.quantization(scales);
-                let codes = Codes { dtype: made.dtype, data: self.keep(made.data)?, quantization };
+                let codes = Codes { dtype: made.dtype, data: (self.keep)(made.data)?, quantization };
                 self.codes.lock().insert(matrix.name().to_owned(), codes.clone());
                 codes
             }
