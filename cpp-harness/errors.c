@@ -229,12 +229,13 @@ static void use_after_errors(const char *scratch)
     llr_runner *runner = NULL;
     llr_runner_options *options = llr_runner_options_new();
 
-    /* Files that were never named. */
+    /* A model without its tokenizer. */
+    write_file(program, "x", 1);
+    EXPECT(llr_runner_options_set_model_path(options, program, strlen(program)) == LLR_STATUS_OK);
     REFUSED(llr_runner_create(options, &runner));
     EXPECT(runner == NULL && llr_last_error_code() == LLR_STATUS_INVALID_ARGUMENT);
 
     /* Lookahead without its sizes. */
-    write_file(program, "x", 1);
     EXPECT(set_paths(options, program, program) == LLR_STATUS_OK);
     EXPECT(llr_last_error_code() == LLR_STATUS_OK);
     EXPECT(llr_runner_options_set_eval_mode(options, LLR_EVAL_MODE_LOOKAHEAD) == LLR_STATUS_OK);

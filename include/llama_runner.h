@@ -510,7 +510,8 @@ LLR_API llr_runner_options *llr_runner_options_new(void);
 LLR_API void llr_runner_options_free(llr_runner_options *options);
 
 /**
- * The .pte file. Required: there is no default. UTF-8, `path_len` bytes.
+ * The .pte file. Default: a small story-telling model that is part of this library, with its own tokenizer. UTF-8,
+ * `path_len` bytes.
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
  *
@@ -523,8 +524,8 @@ llr_status llr_runner_options_set_model_path(llr_runner_options *options,
                                              size_t path_len);
 
 /**
- * The tokenizer file: llama2.c .bin, SentencePiece .model, tiktoken or tokenizer.json. Required: there is no
- * default. UTF-8, `path_len` bytes.
+ * The tokenizer file: llama2.c .bin, SentencePiece .model, tiktoken or tokenizer.json. Required with a
+ * model path; the built-in model brings its own. UTF-8, `path_len` bytes.
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
  *
@@ -941,7 +942,7 @@ int64_t llr_stats_num_generated_tokens(const llr_stats *stats);
  * Makes a runner from options, to be freed by llr_runner_free. Checks the options and that the model and tokenizer
  * files can be opened; reads neither (llr_runner_load does).
  *
- * Errors, after which `*out_runner` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL, a file not named, incomplete
+ * Errors, after which `*out_runner` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL, a model without a tokenizer, incomplete
  * lookahead sizes), LLR_STATUS_NOT_FOUND and LLR_STATUS_ACCESS_FAILED (a file missing, unreadable, or a directory).
  *
  * # Safety

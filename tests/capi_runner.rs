@@ -74,6 +74,18 @@ unsafe extern "C" fn on_stats(stats: *const llr_stats, user_data: *mut c_void) {
 }
 
 impl Host {
+    /// Without a word about a model.
+    fn without_model() -> Self {
+        let mut runner = ptr::null_mut();
+        // SAFETY: live options, a pointer to write to.
+        unsafe {
+            let options = llr_runner_options_new();
+            assert_eq!(llr_runner_create(options, &mut runner), llr_status::Ok, "{}", message());
+            llr_runner_options_free(options);
+        }
+        Self(runner)
+    }
+
     fn new() -> Self {
         let mut runner = ptr::null_mut();
         let (model, tokenizer) = (common::model("qnn/ec8f0994ff.pte"), common::model("tok512.et.bin"));
@@ -158,6 +170,12 @@ fn message() -> String {
         buffer.pop();
         String::from_utf8(buffer).unwrap()
     }
+}
+
+#[test]
+fn without_a_model_the_built_in_one_tells_a_story() {
+    let seen = Host::without_model().tokens(12);
+    assert!(seen.text.starts_with(", there was a cheerful girl"), "{}", seen.text);
 }
 
 /// The recorded answer to [`PROMPT`] with seq_len 128: ids, text.

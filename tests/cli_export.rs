@@ -116,7 +116,8 @@ fn context_binaries_say_what_the_weights_say() {
     agree(&[
         qnn("--model_mode hybrid"),
         qnn("--model_mode kv --kv_layout per_head --kv_bits 16 --num_sharding 2"),
-        qnn("--model_mode hybrid --ptq 16a8w --kv_bits 16 -E 8,32"),
+        qnn("--model_mode hybrid --group_size 32 -E 4,32"),
+        qnn("--model_mode kv --ptq 16a8w --kv_bits 16 -E 8,32"),
     ]);
 }
 
@@ -190,11 +191,11 @@ fn passes_run_in_this_order() {
             "insert-requantize",
             "quantize-embedding",
             "quantize-linear",
-            "fit-block-scales",
             "annotate",
             "quantize-scalars",
-            "dead-code",
-            "constant-fold"
+            "fit-block-scales",
+            "constant-fold",
+            "dead-code"
         ]
     );
 }

@@ -105,9 +105,9 @@ fn static_programs_with_codes_in_their_caches_run_in_the_runners_modes() {
     ] {
         let program = export(&specs, Options { backend, kv_bits, embedding }, &text[..64]);
         let (_dir, path) = save(&program, "codes");
-        for mode in [EvalMode::Kv, EvalMode::Hybrid] {
-            let have = generate(&path, Execution::Auto, runner_options(mode, KvLayout::PerLayer), 20);
-            assert_eq!(have, want[prompt..][..20], "{backend:?}, {kv_bits}, {embedding:?}, {mode:?}");
+        for (mode, way) in [(EvalMode::Kv, WAYS[0]), (EvalMode::Hybrid, WAYS[0]), (EvalMode::Hybrid, WAYS[1])] {
+            let have = generate(&path, way, runner_options(mode, KvLayout::PerLayer), 20);
+            assert_eq!(have, want[prompt..][..20], "{backend:?}, {kv_bits}, {embedding:?}, {mode:?}, {way:?}");
         }
     }
 }

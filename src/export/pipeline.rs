@@ -7,12 +7,12 @@ use super::lower::{self, Assets};
 use super::options::{self, Backend, Choice, Mode, Options};
 use super::progress::{Progress, Stage};
 use super::quantize::passes::Setup;
-use super::quantize::{Calibration, CodeStore, Keep, quantize_layerwise};
-use super::report::{Method, Report, Written};
+use super::quantize::{Calibration, CodeStore, Keep, compare_static, continuation, quantize_layerwise};
+use super::report::{Layer, Method, Perplexity, Report, Written};
 use super::resources::{self, Have, Need};
 use super::schedule;
 use super::scratch::Scratch;
-use super::{MethodSpec, continuation, emit, model, tokens};
+use super::{MethodSpec, emit, model, tokens};
 use crate::base::storage::Blob;
 use crate::error::{Context, Error, Result, Status};
 use crate::graph::Graph;
@@ -87,7 +87,8 @@ fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Resu
 
     let has_text = tokenizer.is_some() || matches!(options.calibration, options::Calibration::TokenFile(_));
     let need = schedule::Need::of(options, &setup.recipe, has_text);
-    if need != schedule::Need::NOTHING {
+    let compares = options.compare && has_text && options.passes.stop_after.is_none();
+    if need != schedule::Need::NOTHING || compares {
         let tokenizer = tokenizer.as_ref().map(|found| &*found.tokenizer);
         let (graph, text) = for_calibration(options, &checkpoint, tokenizer, &mut clock)?;
         if need.ranges {
@@ -96,7 +97,13 @@ fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Resu
         }
         if need.moments {
             let heard = &mut counted(&mut clock, Stage::Quantize);
-            quantize_layerwise(graph, &text, &setup.recipe, &setup.store, heard)?;
+            quantize_layerwise(graph.clone(), &text, &setup.recipe, &setup.store, heard)?;
+        }
+        if compares {
+            clock.begin(Stage::Compare, 0);
+            let mut quantized = graph.clone();
+            schedule::all(options, &setup)?.run(&mut quantized, None, &mut |_, _| Ok(()))?;
+            compare(&graph, &quantized, &text, &mut report)?;
         }
     }
     let specs = options.methods();
@@ -161,12 +168,20 @@ fn for_calibration(
 ) -> Result<(Graph, Vec<TokenId>)> {
     progress.begin(Stage::Calibrate, 0);
     let config = checkpoint.config();
-    let context = options.lengths.context();
-    let window = context.min(MAX_WINDOW);
+    // Not the context of the program, which has no say in what a model's weights and ranges are.
+    let window = config.max_positions.unwrap_or(MAX_WINDOW).min(MAX_WINDOW);
     let mut texts = tokens::calibration(options, tokenizer)?;
     if matches!(options.calibration, options::Calibration::Prompts(_)) {
-        for text in &mut texts {
-            *text = continuation::extend((config, checkpoint), std::mem::take(text), window)?;
+        let spec = MethodSpec::Dynamic {
+            name: "continuation".into(),
+            max_seq_len: window + 1,
+            max_context_len: window + 1,
+            full_logits: true,
+            fused_attention: true,
+        };
+        let graph = model::build(config, checkpoint, &spec)?;
+        for text in texts.iter_mut().filter(|text| text.len() < window) {
+            *text = continuation(&graph, text, window, &config.eos_ids)?;
         }
     }
     let mut text = texts.concat();
@@ -182,6 +197,14 @@ fn for_calibration(
     let mut graph = model::build(config, checkpoint, &spec)?;
     schedule::float(options)?.run(&mut graph, None, &mut |_, _| Ok(()))?;
     Ok((graph, text))
+}
+
+/// The noise of each layer and both perplexities, for the report; a float model has nothing to compare.
+fn compare(float: &Graph, quantized: &Graph, text: &[TokenId], report: &mut Report) -> Result<()> {
+    let (layers, found) = compare_static(float, quantized, text)?;
+    report.layers = layers.into_iter().map(|layer| Layer { name: layer.name, sqnr_db: layer.sqnr }).collect();
+    report.perplexity = Some(Perplexity { float: found.float, quantized: found.quantized, tokens: found.tokens });
+    Ok(())
 }
 
 /// Tells `progress` of a stage that counts by itself.

@@ -3,7 +3,7 @@
 
 use super::ModelConfig;
 use super::lower::qnn::{self, FitBlockScales};
-use super::options::{Backend, Choice, KvBits, Mode, Observer, Options, Ptq, WeightScales};
+use super::options::{Backend, Choice, KvBits, Mode, Observer, Options, WeightScales};
 use super::quantize::passes::{Setup, for_setup};
 use super::quantize::{EmbeddingFormat, LinearRule, QuantizeError, RangeMethod, Recipe, ScaleMethod, WeightFormat};
 use crate::passes::{self, ConstantFold, DeadCode, Pass, PassError, PassManager, Simplify};
@@ -24,11 +24,9 @@ pub(super) fn recipe(options: &Options, config: &ModelConfig) -> Result<Recipe, 
     };
     if let (Some(block), Some(linear)) = (options.weight_group(), &mut recipe.linear) {
         linear.block = Some(block);
-        if options.ptq == Ptq::Dynamic8W4 {
-            let rows = WeightFormat::per_channel(8);
-            let odd = indivisible(config, block).into_iter().flatten();
-            recipe.rules.extend(odd.map(|part| LinearRule::everywhere(part, rows)));
-        }
+        let rows = WeightFormat::per_channel(8);
+        let odd = indivisible(config, block).into_iter().flatten();
+        recipe.rules.extend(odd.map(|part| LinearRule::everywhere(part, rows)));
     }
     if let Some(of) = options.embedding {
         let block = if of.group == 0 { config.dim } else { of.group };
@@ -46,7 +44,8 @@ pub(super) fn recipe(options: &Options, config: &ModelConfig) -> Result<Recipe, 
     Ok(recipe)
 }
 
-/// The parts of a layer whose rows no whole number of groups makes. Upstream leaves them in float.
+/// The parts of a layer whose rows no whole number of groups makes: their weights get 8 bits and a scale a row, where
+/// upstream leaves them in float.
 pub(super) fn indivisible(config: &ModelConfig, group: usize) -> [Option<&'static str>; 2] {
     let ModelConfig { hidden, heads, head_dim, .. } = *config;
     [(heads * head_dim, "attention.output"), (hidden, "feed_forward.down")]

@@ -55,8 +55,8 @@ pub enum OptionsError {
     GroupOfXnnpack { group: usize },
     #[error("group_size does not go with ptq {}: only 4-bit weights have blocks", .ptq.name())]
     GroupWithoutBlocks { ptq: Ptq },
-    #[error("group_size {group} does not divide the model's {of} of {width}")]
-    WeightGroup { group: usize, width: usize, of: &'static str },
+    #[error("group_size {group} does not divide the model's dim of {dim}")]
+    WeightGroup { group: usize, dim: usize },
 }
 
 impl From<OptionsError> for Error {

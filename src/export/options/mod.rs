@@ -61,6 +61,8 @@ pub struct Options {
     pub qnn: QnnTarget,
     /// Changes to the list of passes.
     pub passes: PassChoices,
+    /// Compare the quantized model with the float one on the calibration text, for the report: as slow as calibration.
+    pub compare: bool,
 }
 
 /// Contexts and blocks, in tokens.
@@ -169,6 +171,7 @@ impl Options {
             calibration: Calibration::Prompts(vec!["Once upon a time".into()]),
             qnn: QnnTarget { soc_model: "SM8650".into(), num_sharding: 1, weight_sharing: false, lib_dir: None },
             passes: PassChoices::default(),
+            compare: false,
         }
     }
 
@@ -265,7 +268,7 @@ impl Options {
     /// # Errors
     /// The first that does not fit it.
     pub fn check_model(&self, config: &ModelConfig) -> Result<(), OptionsError> {
-        let ModelConfig { dim, hidden, layers, heads, head_dim, .. } = *config;
+        let ModelConfig { dim, layers, .. } = *config;
         if self.qnn.num_sharding > layers {
             return Err(OptionsError::MoreShardsThanLayers { shards: self.qnn.num_sharding, layers });
         }
@@ -275,15 +278,11 @@ impl Options {
         {
             return Err(OptionsError::EmbeddingGroup { group, dim });
         }
-        if let Some(group) = self.weight_group() {
-            // Of 8da4w, what groups do not divide gets 8-bit rows; all else of a layer is as wide as the model.
-            let all = [(dim, "dim"), (hidden, "hidden"), (heads * head_dim, "heads")];
-            let strict = if self.ptq == Ptq::Dynamic8W4 { &all[..1] } else { &all };
-            if let Some(&(width, of)) = strict.iter().find(|(width, _)| !width.is_multiple_of(group)) {
-                return Err(OptionsError::WeightGroup { group, width, of });
-            }
+        match self.weight_group() {
+            // What else groups do not divide, within a layer, gets rows of 8 bits.
+            Some(group) if !dim.is_multiple_of(group) => Err(OptionsError::WeightGroup { group, dim }),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Elements of a weight row that share a scale; `None`: the whole row.

@@ -130,7 +130,7 @@ fn a_model_that_the_choices_do_not_fit_is_refused() {
         refusal(|o| o.embedding = Some(EmbeddingQuantization { bits: 4, group: 48 })),
         "the embedding's group size 48 does not divide its rows of 64"
     );
-    assert_eq!(refusal(|o| o.group_size = Some(32)), "group_size 32 does not divide the model's hidden of 172");
+    assert_eq!(refusal(|o| o.group_size = Some(48)), "group_size 48 does not divide the model's dim of 64");
     assert_eq!(options(Backend::Qnn, |_| ()).check_model(&config()), Ok(()));
     // The hidden width is no multiple of 32, but those rows get 8 bits.
     assert_eq!(options(Backend::Xnnpack, |_| ()).check_model(&config()), Ok(()));

@@ -15,8 +15,8 @@ pub enum QuantizeError {
         /// Its element type.
         dtype: DType,
     },
-    /// A constant that is to be quantized is no matrix.
-    #[error("weight {name} of shape {shape:?} is not a matrix")]
+    /// A constant that is to be quantized is no matrix, or an empty one.
+    #[error("weight {name} of shape {shape:?} is no matrix of elements")]
     WeightShape {
         /// Its value's name.
         name: String,

@@ -7,7 +7,8 @@
 //! inverse. Columns of large moments go first.
 
 use super::QuantizeError;
-use super::scale::Grid;
+use super::descent::{Loss, Row};
+use super::scale::{Grid, ScaleType};
 
 /// Added to the diagonal, as a share of its mean: keeps directions that calibration hardly saw from being exploited.
 const DAMPING: f32 = 0.05;
@@ -44,6 +45,11 @@ impl Moments {
         }
     }
 
+    /// Products of column `i` with every column.
+    pub(super) fn row(&self, i: usize) -> &[f32] {
+        &self.sums[i * self.columns..][..self.columns]
+    }
+
     /// Sum of squares of each column.
     pub fn squares(&self) -> impl Iterator<Item = f32> {
         self.sums.iter().copied().step_by(self.columns + 1)
@@ -52,16 +58,18 @@ impl Moments {
 
 /// What the rounding of any row against one operand needs.
 #[derive(Debug)]
-pub(super) struct Feedback {
+pub(super) struct Feedback<'a> {
+    moments: &'a Moments,
+    damping: f32,
     order: Vec<usize>,
     importance: Vec<f32>, // by column
     factor: Vec<f32>,     // (columns, columns), lower; each row divided by its diagonal, in `order`
 }
 
-impl Feedback {
+impl<'a> Feedback<'a> {
     /// # Errors
     /// [`QuantizeError::NotPositive`] for moments that are not finite or not positive definite; names `what`.
-    pub fn new(moments: &Moments, what: &str) -> Result<Self, QuantizeError> {
+    pub fn new(moments: &'a Moments, what: &str) -> Result<Self, QuantizeError> {
         let n = moments.columns;
         let mean = moments.squares().sum::<f32>() / n.max(1) as f32;
         let damping = if mean > 0.0 { DAMPING * mean } else { 1.0 };
@@ -85,7 +93,7 @@ impl Feedback {
                 *x = reversed[(n - 1 - j) * n + (n - 1 - i)] / diagonal;
             }
         }
-        Ok(Self { order, importance, factor })
+        Ok(Self { moments, damping, order, importance, factor })
     }
 
     /// How much the square of each column's error matters.
@@ -93,19 +101,21 @@ impl Feedback {
         &self.importance
     }
 
-    /// Rounds rows of weights, `reals` and `codes` `[rows, columns]`; `scale_of(row, column)` is the scale there.
-    pub fn codes(&self, reals: &[f32], grid: Grid, scale_of: &dyn Fn(usize, usize) -> f32, codes: &mut [i8]) {
+    /// Rounds `rows` to codes of `grid`, and improves their scales on the way, which are stored as `stored`.
+    pub fn codes(&self, rows: &mut [Row<'_>], grid: Grid, stored: ScaleType) {
         let n = self.order.len();
-        let mut errors = vec![0.0; reals.len()]; // (rows, columns in order)
+        let mut errors = vec![0.0; rows.len() * n]; // (rows, columns in order)
         for (i, &column) in self.order.iter().enumerate() {
             let weights = &self.factor[i * n..][..i];
-            for (row, errors) in errors.chunks_exact_mut(n).enumerate() {
-                let (real, scale) = (reals[row * n + column], scale_of(row, column));
+            for (row, errors) in rows.iter_mut().zip(errors.chunks_exact_mut(n)) {
+                let (real, scale) = (row.reals[column], row.scales[column / row.block]);
                 let code = grid.code(real + dot(weights, &errors[..i]), scale);
                 errors[i] = real - code as f32 * scale;
-                codes[row * n + column] = code as i8;
+                row.codes[column] = code as i8;
             }
         }
+        let loss = Loss { moments: self.moments, damping: self.damping, grid, stored };
+        rows.iter_mut().for_each(|row| loss.descend(row));
     }
 }
 
@@ -154,7 +164,7 @@ fn eliminate(row: &mut [f32], panel: &[f32], [start, n]: [usize; 2]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scale::{Group, ScaleMethod, ScaleType, find};
+    use super::super::scale::{Group, ScaleMethod, find};
     use super::*;
     use crate::graph::testing::Rng;
 
@@ -198,23 +208,26 @@ mod tests {
             let w = rng.reals(n);
             let grid = Grid::of_bits(4);
             let scale = find(Group { reals: &w, importance: &[] }, grid, ScaleType::F32, ScaleMethod::Search);
-            let mut codes = vec![0; n];
-            feedback.codes(&w, grid, &|_, _| scale, &mut codes);
+            let (mut codes, mut scales) = (vec![0; n], [scale]);
+            let row = Row { reals: &w, codes: &mut codes, scales: &mut scales, block: n };
+            feedback.codes(&mut [row], grid, ScaleType::F32);
             let loss = |code: &dyn Fn(usize) -> f32| -> f32 {
                 let errors: Vec<f32> = (0..n).map(|i| w[i] - code(i)).collect();
                 x.chunks(n).map(|x| dot(x, &errors).powi(2)).sum()
             };
             plain += loss(&|i| grid.code(w[i], scale) as f32 * scale);
-            fed += loss(&|i| f32::from(codes[i]) * scale);
+            fed += loss(&|i| f32::from(codes[i]) * scales[0]);
         }
         assert!(fed < 0.3 * plain, "{fed} of {plain}");
     }
 
     #[test]
     fn moments_of_nothing_round_to_nearest_and_infinite_ones_are_refused() {
-        let feedback = Feedback::new(&Moments::new(3), "w").unwrap();
-        let mut codes = [0; 3];
-        feedback.codes(&[0.9, -2.2, 7.6], Grid::of_bits(4), &|_, _| 1.0, &mut codes);
+        let moments = Moments::new(3);
+        let feedback = Feedback::new(&moments, "w").unwrap();
+        let (mut codes, mut scales) = ([0; 3], [1.0]);
+        let row = Row { reals: &[0.9, -2.2, 7.3], codes: &mut codes, scales: &mut scales, block: 3 };
+        feedback.codes(&mut [row], Grid::of_bits(4), ScaleType::F32);
         assert_eq!(codes, [1, -2, 7]);
         let mut moments = Moments::new(2);
         moments.add_rows(&[f32::INFINITY, 1.0]);

@@ -28,7 +28,9 @@ impl Matrix {
         if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
             return Err(QuantizeError::WeightType { name, dtype });
         }
-        let &[rows, columns] = &shape[..] else { return Err(QuantizeError::WeightShape { name, shape }) };
+        let (&[rows, columns], false) = (&shape[..], shape.contains(&0)) else {
+            return Err(QuantizeError::WeightShape { name, shape });
+        };
         Ok(Some(Self { name, dtype, rows, columns, data: data.clone() }))
     }
 
@@ -102,7 +104,7 @@ mod tests {
         assert_eq!(error, QuantizeError::WeightType { name: "ids".into(), dtype: DType::I32 });
         let vector = graph.add_constant("bias", DType::F32, &[1], None, Blob::from_vec(vec![0; 4]));
         let error = Matrix::of(&graph, vector).unwrap_err();
-        assert_eq!(error.to_string(), "weight bias of shape [1] is not a matrix");
+        assert_eq!(error.to_string(), "weight bias of shape [1] is no matrix of elements");
         let data = Blob::from_vec(f32::NEG_INFINITY.to_le_bytes().to_vec());
         let infinite = graph.add_constant("w", DType::F32, &[1, 1], None, data);
         let error = Matrix::of(&graph, infinite).unwrap().unwrap().read(0, &mut [0.0]).unwrap_err();

@@ -6,6 +6,8 @@
 //! ranges; its weights get better where [`Moments`] of their operands are known.
 
 mod calibrate;
+mod descent;
+mod dynamic;
 mod encodings;
 mod error;
 mod gptq;
@@ -13,6 +15,7 @@ mod histogram;
 mod layerwise;
 mod matrix;
 pub mod passes;
+mod quality;
 mod recipe;
 mod scale;
 mod segment;
@@ -24,12 +27,14 @@ mod window;
 mod tests;
 
 pub use calibrate::Calibration;
+pub use dynamic::{continuation, perplexity};
 pub use encodings::{CodeType, Encodings};
 pub use error::QuantizeError;
 pub use gptq::Moments;
 pub use histogram::{Histogram, Range, RangeMethod};
 pub use layerwise::quantize_layerwise;
 pub use matrix::Matrix;
+pub use quality::{LayerNoise, Perplexity, Report, bytes_by_kind, compare_static};
 pub use recipe::{Activations, DYNAMIC_BLOCK, EmbeddingFormat, LinearRule, Recipe};
 pub use scale::{Grid, ScaleMethod, ScaleType};
 pub use store::{CodeStore, Keep};

@@ -193,10 +193,13 @@ impl Recipe {
         recipe
     }
 
-    /// The weights of the linear layer called `name`.
-    pub fn format_of(&self, name: &str) -> Option<WeightFormat> {
+    /// The weights of the linear layer called `name` of so many inputs. Where these are not whole blocks, 8 bits a
+    /// channel: upstream leaves such layers in f32.
+    pub fn format_of(&self, name: &str, columns: usize) -> Option<WeightFormat> {
         let rule = self.rules.iter().find(|rule| rule.applies(name));
-        rule.map(|rule| rule.format).or(self.linear)
+        let format = rule.map(|rule| rule.format).or(self.linear)?;
+        let whole = format.block.is_none_or(|block| block > 0 && columns.is_multiple_of(block));
+        Some(if whole { format } else { WeightFormat::per_channel(8) })
     }
 
     /// Codes of keys and values; `None` where they are f32.
@@ -222,14 +225,22 @@ mod tests {
     fn families_keep_their_sensitive_layers_in_8_bits() {
         let large = ModelConfig { dim: 2048, layers: 16, ..tiny_config() };
         let recipe = Recipe::named("16a4w", &large).unwrap();
-        let bits = |name: &str| recipe.format_of(name).map(|format| (format.bits, format.block));
+        let bits = |name: &str| recipe.format_of(name, 64).map(|format| (format.bits, format.block));
         assert_eq!(bits("layers.3.feed_forward.down"), Some((8, None)));
         assert_eq!(bits("layers.4.feed_forward.down"), Some((4, Some(32))));
         assert_eq!(bits("layers.3.feed_forward.up"), Some((4, Some(32))));
         assert_eq!(bits("logits"), Some((8, None)));
         let small = Recipe::named("16a4w", &tiny_config()).unwrap();
-        assert_eq!(small.format_of("layers.0.attention.value"), Some(WeightFormat::per_channel(4)));
-        assert_eq!(small.format_of("logits"), Some(WeightFormat::per_channel(8)));
+        assert_eq!(small.format_of("layers.0.attention.value", 16), Some(WeightFormat::per_channel(4)));
+        assert_eq!(small.format_of("logits", 16), Some(WeightFormat::per_channel(8)));
+    }
+
+    #[test]
+    fn widths_that_are_no_whole_blocks_get_8_bits_a_channel() {
+        let recipe = Recipe::named("8da4w", &tiny_config()).unwrap();
+        assert_eq!(recipe.format_of("logits", 64), Some(WeightFormat::blockwise_4(32)));
+        assert_eq!(recipe.format_of("layers.0.feed_forward.down", 172), Some(WeightFormat::per_channel(8)));
+        assert_eq!(Recipe::none().format_of("logits", 64), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::{Matrix, QuantizedMatrix, WeightFormat};
 use crate::base::storage::Blob;
 use crate::error::Result;
 use crate::graph::{Graph, Quantization, ValueId};
-use crate::tensor::DType;
+use crate::tensor::{DType, Encoding};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +17,11 @@ pub type Keep = Box<dyn Fn(Vec<u8>) -> Result<Blob> + Send + Sync>;
 pub struct CodeStore {
     keep: Keep,
     codes: Mutex<HashMap<String, Vec<(WeightFormat, Codes)>>>,
+    others: Mutex<HashMap<(String, Quantized), Blob>>,
 }
+
+/// Codes and encoding of a constant: bits, bits of the scale, zero point.
+type Quantized = (u8, u32, i32);
 
 /// A stored matrix.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +40,7 @@ impl fmt::Debug for CodeStore {
 impl CodeStore {
     /// An empty one whose bytes go where `keep` takes them.
     pub fn new(keep: Keep) -> Self {
-        Self { keep, codes: Mutex::default() }
+        Self { keep, codes: Mutex::default(), others: Mutex::default() }
     }
 
     /// An empty one in memory.
@@ -52,8 +56,27 @@ impl CodeStore {
         (self.keep)(bytes)
     }
 
-    /// A new constant of `graph` with the codes of `matrix` in `format`, which `make` makes when there are none yet; the pages of
-    /// the matrix are released then.
+    /// The codes of the constant called `name` in one encoding, which `make` makes when there are none yet.
+    ///
+    /// # Errors
+    /// Those of `make`, and of the place where codes stay.
+    pub(super) fn bytes(
+        &self,
+        name: &str,
+        (bits, encoding): (u8, Encoding),
+        make: impl FnOnce() -> Result<Vec<u8>>,
+    ) -> Result<Blob> {
+        let key = (name.to_owned(), (bits, encoding.scale.to_bits(), encoding.zero_point));
+        if let Some(known) = self.others.lock().get(&key) {
+            return Ok(known.clone());
+        }
+        let blob = (self.keep)(make()?)?;
+        self.others.lock().insert(key, blob.clone());
+        Ok(blob)
+    }
+
+    /// A new constant of `graph` with the codes of `matrix` in `format`, which `make` makes when there are none yet; the
+    /// pages of the matrix are released then.
     ///
     /// # Errors
     /// Those of `make`, and of the place where codes stay.
@@ -72,9 +95,9 @@ impl CodeStore {
             None => {
                 let mut made = make()?;
                 matrix.data().release();
-                let scales = self.keep(std::mem::take(&mut made.scales))?;
+                let scales = (self.keep)(std::mem::take(&mut made.scales))?;
                 let quantization = made.quantization(scales);
-                let codes = Codes { dtype: made.dtype, data: self.keep(made.data)?, quantization };
+                let codes = Codes { dtype: made.dtype, data: (self.keep)(made.data)?, quantization };
                 self.codes.lock().entry(matrix.name().to_owned()).or_default().push((format, codes.clone()));
                 codes
             }

@@ -1,5 +1,6 @@
 //! Matrices of codes: what a weight becomes, packed as [`graph::Value`](crate::graph::Value) documents.
 
+use super::descent::Row;
 use super::gptq::{Feedback, Moments};
 use super::scale::{Grid, Group, ScaleMethod, ScaleType, find};
 use super::{Matrix, QuantizeError};
@@ -124,7 +125,7 @@ pub fn quantize(
     let row_scales = row_scales - row_bytes;
     let mut data = vec![0; rows * row_bytes];
     let mut scales = vec![0; rows * row_scales];
-    let chunks = data.chunks_mut((CHUNK * row_bytes).max(1)).zip(scales.chunks_mut((CHUNK * row_scales).max(1)));
+    let chunks = data.chunks_mut(CHUNK * row_bytes).zip(scales.chunks_mut(CHUNK * row_scales));
     let queue = parking_lot::Mutex::new(chunks.enumerate());
     let run = || -> Result<(), QuantizeError> {
         loop {
@@ -132,7 +133,7 @@ pub fn quantize(
             work.rows(index * CHUNK, codes.chunks_mut(row_bytes).zip(scales.chunks_mut(row_scales)))?;
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(rows.div_ceil(CHUNK).max(1));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(rows.div_ceil(CHUNK));
     std::thread::scope(|scope| {
         let workers: Vec<_> = (1..threads).map(|_| scope.spawn(run)).collect();
         let own = run();
@@ -147,7 +148,7 @@ struct Work<'a> {
     matrix: &'a Matrix,
     format: WeightFormat,
     method: ScaleMethod,
-    feedback: Option<&'a Feedback>,
+    feedback: Option<&'a Feedback<'a>>,
 }
 
 impl Work<'_> {
@@ -161,31 +162,38 @@ impl Work<'_> {
         let grid = Grid::of_bits(self.format.bits);
         let mut reals = vec![0.0; count * columns]; // (count, columns)
         let mut scales = vec![0.0; count * columns.div_ceil(block)]; // (count, blocks)
-        for (row, reals) in reals.chunks_exact_mut(columns.max(1)).enumerate() {
+        for (row, reals) in reals.chunks_exact_mut(columns).enumerate() {
             self.matrix.read(first + row, reals)?;
         }
-        let groups = reals.chunks_exact(columns.max(1)).flat_map(|row| row.chunks(block).enumerate());
+        let groups = reals.chunks_exact(columns).flat_map(|row| row.chunks(block).enumerate());
         for ((index, reals), scale) in groups.zip(&mut scales) {
             let importance = self.feedback.map_or(&[][..], |feedback| &feedback.importance()[index * block..]);
             let importance = &importance[..reals.len().min(importance.len())];
             *scale = find(Group { reals, importance }, grid, self.format.scales, self.method);
         }
         let mut codes = vec![0i8; reals.len()]; // (count, columns)
-        let scale_of = |row: usize, column: usize| scales[row * columns.div_ceil(block) + column / block];
+        let lines = reals.chunks_exact(columns).zip(codes.chunks_exact_mut(columns));
+        let mut rows: Vec<Row<'_>> = lines
+            .zip(scales.chunks_exact_mut(columns.div_ceil(block)))
+            .map(|((reals, codes), scales)| Row { reals, codes, scales, block })
+            .collect();
         match self.feedback {
-            Some(feedback) => feedback.codes(&mut reals, grid, &scale_of, &mut codes),
-            None => {
-                for (at, (code, &real)) in codes.iter_mut().zip(&reals).enumerate() {
-                    *code = grid.code(real, scale_of(at / columns, at % columns)) as i8;
-                }
-            }
+            Some(feedback) => feedback.codes(&mut rows, grid, self.format.scales),
+            None => rows.iter_mut().for_each(|row| round(row, grid)),
         }
-        let rows = codes.chunks_exact(columns.max(1)).zip(scales.chunks_exact(columns.div_ceil(block).max(1)));
+        let rows = codes.chunks_exact(columns).zip(scales.chunks_exact(columns.div_ceil(block)));
         for ((out, out_scales), (codes, scales)) in outs.zip(rows) {
             pack(codes, self.format, out);
             store(scales, self.format.scales, out_scales);
         }
         Ok(())
+    }
+}
+
+/// Each weight to its nearest code.
+fn round(row: &mut Row<'_>, grid: Grid) {
+    for (column, (code, &real)) in row.codes.iter_mut().zip(row.reals).enumerate() {
+        *code = grid.code(real, row.scales[column / row.block]) as i8;
     }
 }
 

@@ -37,9 +37,7 @@ fn summary(report: &Report) -> Vec<(&str, String)> {
     rows.extend(report.facts.iter().map(|(name, value)| (*name, value.clone())));
     if let Some(Perplexity { float, quantized, tokens }) = report.perplexity {
         rows.push(("Perplexity, float", format!("{float:.3} over {tokens} tokens")));
-        if let Some(quantized) = quantized {
-            rows.push(("Perplexity, quantized", format!("{quantized:.3} ({:.3} times)", quantized / float)));
-        }
+        rows.push(("Perplexity, quantized", format!("{quantized:.3} ({:.3} times)", quantized / float)));
     }
     rows.push(("Time", format!("{:.2} s", report.elapsed().as_secs_f64())));
     rows.extend(report.peak_memory.map(|bytes| ("Peak memory", megabytes(bytes))));

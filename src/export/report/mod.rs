@@ -72,7 +72,7 @@ pub struct Perplexity {
     /// Of the float model.
     pub float: f64,
     /// Of the quantized one.
-    pub quantized: Option<f64>,
+    pub quantized: f64,
     /// Tokens that were predicted.
     pub tokens: usize,
 }

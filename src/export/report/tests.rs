@@ -20,7 +20,7 @@ fn report() -> Report {
             Layer { name: "exact".into(), sqnr_db: f64::INFINITY },
             Layer { name: "noise".into(), sqnr_db: -3.0 },
         ],
-        perplexity: Some(Perplexity { float: 20.0, quantized: Some(22.0), tokens: 99 }),
+        perplexity: Some(Perplexity { float: 20.0, quantized: 22.0, tokens: 99 }),
         timings: vec![(Stage::Open, Duration::from_millis(250)), (Stage::Save, Duration::from_millis(750))],
         peak_memory: Some(42_000_000),
     }

@@ -1,6 +1,6 @@
 //! `quantized_decomposed::`: rows of quantized tables, rows quantized with scales of their own, and back.
 
-use super::call::Call;
+use super::call::{Call, Number};
 use super::sizes::equal;
 use super::{Fit, Form, Unfit};
 use crate::base::storage::Blob;
@@ -15,6 +15,8 @@ pub(super) const FORMS: &[(&str, Form)] = &[
     ("quantized_decomposed::embedding_4bit.dtype_out", |call| embedding(call, 4, 7)),
     ("quantized_decomposed::embedding_2bit.out", |call| embedding(call, 2, 6)),
     ("quantized_decomposed::embedding_2bit.dtype_out", |call| embedding(call, 2, 7)),
+    ("quantized_decomposed::quantize_per_tensor.out", quantize_whole),
+    ("quantized_decomposed::dequantize_per_tensor.out", dequantize_whole),
     ("quantized_decomposed::choose_qparams_per_token_asymmetric.out", choose),
     ("quantized_decomposed::quantize_per_token.out", quantize),
     ("quantized_decomposed::dequantize_per_token.out", dequantize),
@@ -104,6 +106,73 @@ fn zero_points(call: &mut Call<'_, '_>, bits: u8, dims: &[usize]) -> Fit<Constan
     };
     let points = data.as_chunks::<4>().0.iter().map(point).collect::<Fit<Vec<u8>>>()?;
     Ok(Constant { data: Blob::from_vec(points) })
+}
+
+/// Added to a small f32 and taken away again, it leaves the nearest integer, ties to even.
+const ROUNDS: f64 = 12_582_912.0;
+
+/// Arguments `first` and the next as the smallest and largest of codes of `dtype`, which f32 must hold exactly.
+fn code_range(call: &Call<'_, '_>, first: usize, dtype: DType) -> Fit<[f32; 2]> {
+    let possible = match dtype {
+        DType::U8 => 0..=255,
+        DType::I8 => -128..=127,
+        DType::U16 => 0..=65_535,
+        DType::I16 => -32_768..=32_767,
+        other => return Unfit::why(format!("codes of {other}")),
+    };
+    let (min, max) = (call.known_int(first)?, call.known_int(first + 1)?);
+    if min > max || !possible.contains(&min) || !possible.contains(&max) {
+        return Unfit::why(format!("codes {min}..={max} of {dtype}"));
+    }
+    Ok([min as f32, max as f32])
+}
+
+/// `x` with a number, one after the other.
+fn with_numbers(call: &mut Call<'_, '_>, mut x: ValueId, steps: &[(BinaryOp, f64)]) -> Fit<ValueId> {
+    let shape = call.shape(x);
+    for &(op, number) in steps {
+        let number = call.scalar(Number::Double(number), DType::F32)?;
+        x = call.like(Op::Binary(op), &[x, number], shape.clone());
+    }
+    Ok(x)
+}
+
+/// (x, scale, zero point, smallest code, largest code, element type, out)
+fn quantize_whole(call: &mut Call<'_, '_>) -> Fit {
+    let (x, dtype) = (call.tensor(0)?, call.stated_dtype(6)?);
+    call.check_dtype_arg(5, dtype)?;
+    let [min, max] = code_range(call, 3, dtype)?;
+    if call.dtype(x) != DType::F32 {
+        return Unfit::why(format!("codes of {}", call.dtype(x)));
+    }
+    let (inverse, zero) = (1.0 / call.real(1)? as f32, call.known_int(2)? as f64);
+    let steps = [
+        (BinaryOp::Multiply, inverse.into()),
+        (BinaryOp::Add, ROUNDS),
+        (BinaryOp::Subtract, ROUNDS),
+        (BinaryOp::Add, zero),
+    ];
+    let codes = with_numbers(call, x, &steps)?;
+    let shape = call.shape(codes);
+    let limited = call.like(Op::Clamp { min, max }, &[codes], shape);
+    let codes = call.converted(limited, dtype);
+    call.set(6, codes)
+}
+
+/// (codes, scale, zero point, smallest code, largest code, element type, element type of the result, out)
+fn dequantize_whole(call: &mut Call<'_, '_>) -> Fit {
+    let codes = call.tensor(0)?;
+    call.check_dtype_arg(5, call.dtype(codes))?;
+    code_range(call, 3, call.dtype(codes))?;
+    let dtype = call.stated_dtype(7)?;
+    call.check_dtype_arg(6, dtype)?;
+    if dtype != DType::F32 {
+        return Unfit::why(format!("reals of {dtype}"));
+    }
+    let (scale, zero) = (call.real(1)?, call.known_int(2)? as f64);
+    let reals = call.converted(codes, DType::F32);
+    let reals = with_numbers(call, reals, &[(BinaryOp::Subtract, zero), (BinaryOp::Multiply, scale)])?;
+    call.set(7, reals)
 }
 
 /// What `choose_qparams_per_token_asymmetric` came to, with the codes that `quantize_per_token` will ask for.

@@ -137,7 +137,7 @@ pub struct Arguments {
     /// Sampling temperature of the run.
     #[arg(long, value_name = "T", default_value_t = 0.0, help_heading = "Output")]
     pub temperature: f32,
-    /// A page with the figures and a plot.
+    /// A page with the figures and plots; the quantized model is compared with the float one for it.
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     pub report: Option<PathBuf>,
     /// No progress and no summary.
@@ -202,6 +202,7 @@ impl Arguments {
             dump_after: self.dump_after.clone(),
             stop_after: self.stop_after.clone(),
         };
+        options.compare = self.report.is_some();
         options.check()?;
         Ok(options)
     }

@@ -83,8 +83,8 @@ fn summary(report: &Report) -> String {
         text.push('\n');
     }
     if let Some(found) = report.perplexity {
-        let quantized = found.quantized.map_or(String::new(), |quantized| format!(", quantized {quantized:.2}"));
-        let _ = writeln!(text, "perplexity over {} tokens: float {:.2}{quantized}", found.tokens, found.float);
+        let (tokens, float, quantized) = (found.tokens, found.float, found.quantized);
+        let _ = writeln!(text, "perplexity over {tokens} tokens: float {float:.2}, quantized {quantized:.2}");
     }
     if let Some(worst) = report.layers.iter().min_by(|a, b| a.sqnr_db.total_cmp(&b.sqnr_db)) {
         let _ = writeln!(text, "noisiest layer: {}, {:.1} dB", worst.name, worst.sqnr_db);

@@ -188,10 +188,7 @@ fn codes_at_the_border() {
     let given = of.integers(DType::U8, &[4], &[0, 127, 128, 255]);
     of.encode(given, 0.5, 128);
     of.out(Op::Convert, &[given], DType::F32, &[4]);
-    // These operators have no graph form: such methods run instruction by instruction.
-    let mut assets = Assets::default();
-    let plan = portable::lower(&of.graph, &mut assets).unwrap();
-    check_way(&of.graph, &program(plan, assets), &[of.inputs.clone()], 1e-5, Execution::Auto);
+    of.check();
 }
 
 #[test]

@@ -80,7 +80,7 @@ impl Annotate {
     /// Gives `id` its encoding; a constant becomes codes.
     fn assign(&self, graph: &mut Graph, id: ValueId, codes: CodeType, encoding: Encoding) -> Result<()> {
         if graph.constant(id).is_some() {
-            let data = self.store.keep(constants::codes(graph, id, codes, encoding)?)?;
+            let data = constants::stored(&self.store, graph, id, codes, encoding)?;
             graph.value_mut(id).kind = ValueKind::Constant(Constant { data });
         }
         let value = graph.value_mut(id);

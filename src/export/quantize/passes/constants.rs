@@ -1,7 +1,9 @@
 //! Real constants as codes of one encoding, some elements at a time.
 
+use crate::base::storage::Blob;
+use crate::error::Result;
 use crate::export::quantize::matrix::widen;
-use crate::export::quantize::{CodeType, QuantizeError, Range};
+use crate::export::quantize::{CodeStore, CodeType, QuantizeError, Range};
 use crate::graph::{Graph, ValueId};
 use crate::tensor::Encoding;
 
@@ -41,11 +43,22 @@ pub(super) fn range(graph: &Graph, id: ValueId) -> Result<Range, QuantizeError> 
     range.ok_or_else(|| QuantizeError::NoRange(graph.value(id).name.clone()))
 }
 
-/// The elements as codes, little-endian.
+/// The elements as codes, little-endian, in `store`.
 ///
 /// # Errors
-/// [`QuantizeError::NotFinite`].
-pub(super) fn codes(graph: &Graph, id: ValueId, codes: CodeType, encoding: Encoding) -> Result<Vec<u8>, QuantizeError> {
+/// [`QuantizeError::NotFinite`], and those of the store.
+pub(super) fn stored(
+    store: &CodeStore,
+    graph: &Graph,
+    id: ValueId,
+    codes: CodeType,
+    encoding: Encoding,
+) -> Result<Blob> {
+    let make = || Ok(encode(graph, id, codes, encoding)?);
+    store.bytes(&graph.value(id).name, (codes.bits, encoding), make)
+}
+
+fn encode(graph: &Graph, id: ValueId, codes: CodeType, encoding: Encoding) -> Result<Vec<u8>, QuantizeError> {
     let mut bytes = Vec::new();
     each_piece(graph, id, &mut |reals| {
         for &x in reals {

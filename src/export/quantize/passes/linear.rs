@@ -52,8 +52,11 @@ impl QuantizeLinear {
         moments: Option<&Moments>,
     ) -> Result<bool> {
         let name = graph.value(graph.nodes[id].outputs[0]).name.clone();
-        let Some(format) = self.recipe.format_of(&name) else { return Ok(false) };
+        if self.recipe.linear.is_none() && self.recipe.rules.is_empty() {
+            return Ok(false);
+        }
         let Some(matrix) = Matrix::of(graph, graph.nodes[id].inputs[1])? else { return Ok(false) };
+        let Some(format) = self.recipe.format_of(&name, matrix.columns()) else { return Ok(false) };
         let knowledge = moments.map_or(Knowledge::None, Knowledge::Moments);
         let make = || Ok(quantize(&matrix, format, self.recipe.scales, knowledge)?);
         graph.nodes[id].inputs[1] = self.store.constant(graph, (&matrix, format), make)?;

@@ -44,7 +44,7 @@ impl Pass for QuantizeScalars {
                 return Err(QuantizeError::NotScalar { node: node.origin, name, shape }.into());
             }
             let codes = CodeType::asymmetric(bits);
-            let data = self.store.keep(constants::codes(graph, constant, codes, encoding)?)?;
+            let data = constants::stored(&self.store, graph, constant, codes, encoding)?;
             graph.value_mut(made).kind = ValueKind::Constant(Constant { data });
             count += 1;
         }

@@ -1,6 +1,8 @@
 //! Whole graphs through the passes of this room.
 
+mod layers;
 mod static_graphs;
+mod stories;
 mod weights;
 
 use super::passes::{Setup, for_setup};
