@@ -47,6 +47,14 @@ impl CodeStore {
         Self::new(Box::new(|bytes| Ok(Blob::from_vec(bytes))))
     }
 
+    /// Keeps the bytes of a constant that is no weight.
+    ///
+    /// # Errors
+    /// Those of the place where they stay.
+    pub fn keep(&self, bytes: Vec<u8>) -> Result<Blob> {
+        (self.keep)(bytes)
+    }
+
     /// The codes of the constant called `name` in one encoding, which `make` makes when there are none yet.
     ///
     /// # Errors
@@ -61,7 +69,7 @@ impl CodeStore {
         if let Some(known) = self.others.lock().get(&key) {
             return Ok(known.clone());
         }
-        let blob = (self.keep)(make()?)?;
+        let blob = self.keep(make()?)?;
         self.others.lock().insert(key, blob.clone());
         Ok(blob)
     }
@@ -83,9 +91,9 @@ impl CodeStore {
             None => {
                 let mut made = make()?;
                 matrix.data().release();
-                let scales = (self.keep)(std::mem::take(&mut made.scales))?;
+                let scales = self.keep(std::mem::take(&mut made.scales))?;
                 let quantization = made.quantization(scales);
-                let codes = Codes { dtype: made.dtype, data: (self.keep)(made.data)?, quantization };
+                let codes = Codes { dtype: made.dtype, data: self.keep(made.data)?, quantization };
                 self.codes.lock().insert(matrix.name().to_owned(), codes.clone());
                 codes
             }
