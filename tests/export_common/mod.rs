@@ -2,15 +2,20 @@
 #![allow(dead_code)] // Each test program uses its own part.
 
 use super::common;
+use super::forward_common::{Model, greedy};
 use llama_runner::export::checkpoint::{Checkpoint, Source};
 use llama_runner::export::lower::{Assets, portable, xnnpack};
 use llama_runner::export::quantize::passes::{Setup, for_setup};
-use llama_runner::export::quantize::{Calibration, CodeStore, EmbeddingFormat, LinearRule, Recipe, WeightFormat};
+use llama_runner::export::quantize::{
+    Calibration, CodeStore, EmbeddingFormat, LinearRule, Recipe, WeightFormat, quantize_layerwise,
+};
 use llama_runner::export::{KvLayout, MethodSpec, emit, model};
 use llama_runner::graph::Graph;
 use llama_runner::passes::PassManager;
 use llama_runner::pte::Program;
+use llama_runner::runtime::Execution;
 use llama_runner::tensor::DType;
+use std::path::Path;
 use std::sync::Arc;
 
 pub const CONTEXT: usize = 128;
@@ -60,7 +65,7 @@ pub fn stories() -> Checkpoint {
     Checkpoint::open(&Source { checkpoint, ..Source::default() }).unwrap_or_else(|error| panic!("{}", error.chain()))
 }
 
-/// The story model's program of these methods. `text` is for calibration.
+/// The story model's program of these methods. `text` is for calibration, where there are codes.
 pub fn export(specs: &[MethodSpec], options: impl Into<Options>, text: &[u64]) -> Program {
     let (options, stories) = (options.into(), stories());
     let recipe =
@@ -76,6 +81,10 @@ pub fn export(specs: &[MethodSpec], options: impl Into<Options>, text: &[u64]) -
     }
     let calibration = if options.kv_bits < 32 { calibrate(&stories, text) } else { Calibration::default() };
     let store = Arc::new(CodeStore::in_memory());
+    if recipe.linear.is_some() {
+        let graph = whole_context(&stories, text.len());
+        quantize_layerwise(graph, text, &recipe, &store, &mut |_, _| Ok(())).unwrap();
+    }
     let setup = Setup { recipe, calibration: Arc::new(calibration), store: Arc::clone(&store) };
     let mut passes = for_setup(&setup);
     passes.extend(portable::decompositions());
@@ -103,14 +112,31 @@ fn graph(stories: &Checkpoint, spec: &MethodSpec, passes: &PassManager) -> Graph
 }
 
 fn calibrate(stories: &Checkpoint, text: &[u64]) -> Calibration {
+    let graph = whole_context(stories, text.len());
+    Calibration::run(&graph, text, &mut |_, _| Ok(())).unwrap_or_else(|error| panic!("{}", error.chain()))
+}
+
+/// A graph that takes a text of this length at once.
+fn whole_context(stories: &Checkpoint, length: usize) -> Graph {
     let spec = MethodSpec::Static {
         name: "calibrate".into(),
-        ar: text.len(),
-        context: text.len(),
+        ar: length,
+        context: length,
         layout: KvLayout::PerLayer,
         tokens: DType::I32,
     };
     let passes = PassManager::new(portable::decompositions()).unwrap();
-    let graph = graph(stories, &spec, &passes);
-    Calibration::run(&graph, text, &mut |_, _| Ok(())).unwrap_or_else(|error| panic!("{}", error.chain()))
+    graph(stories, &spec, &passes)
+}
+
+/// The prompt in one call, then token by token.
+pub fn forward(path: &Path, way: Execution, prompt: &[i64], steps: usize) -> Vec<i64> {
+    let mut model = Model::open(path, way);
+    let mut ids = prompt.to_vec();
+    let mut next = greedy(&model.last(prompt, 0));
+    while ids.len() < prompt.len() + steps {
+        ids.push(next);
+        next = greedy(&model.last(&[next], ids.len() - 1));
+    }
+    ids
 }
