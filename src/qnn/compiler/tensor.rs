@@ -71,8 +71,7 @@ impl RawTensor {
         let mut dims: Box<[u32]> = dims.iter().map(|&dim| u32::try_from(dim).ok()).collect::<Option<_>>()?;
         let (quantize, coding) = raw_coding(&spec.coding);
         let mut raw = sys::Qnn_Tensor_t { version: sys::QNN_TENSOR_VERSION_2, ..sys::Qnn_Tensor_t::default() };
-        let mut v2 = sys::Qnn_TensorV2_t::default();
-        v2.v1 = sys::Qnn_TensorV1_t {
+        let v1 = sys::Qnn_TensorV1_t {
             id: 0,
             name: name.as_ptr(),
             type_: match spec.role {
@@ -89,7 +88,7 @@ impl RawTensor {
             memType: sys::QNN_TENSORMEMTYPE_RAW,
             memory: sys::Qnn_TensorMemory_t { clientBuf: sys::Qnn_ClientBuffer_t::default() },
         };
-        raw.u.v2 = v2;
+        raw.u.v2 = sys::Qnn_TensorV2_t { v1, ..sys::Qnn_TensorV2_t::default() };
         Some(Self { raw, data: Vec::new(), _name: name, _dims: dims, _coding: coding })
     }
 }

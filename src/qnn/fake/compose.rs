@@ -75,7 +75,7 @@ pub(super) unsafe extern "C" fn graph_create(
 }
 
 /// The number of tensors of a graph that may still change.
-fn open_graph<'a>(state: &'a mut State, call: Call, graph: *mut c_void) -> Result<&'a mut u32, Code> {
+fn open_graph(state: &mut State, call: Call, graph: *mut c_void) -> Result<&mut u32, Code> {
     let number = state.expect(call, graph, "graph");
     match state.objects.get_mut(&number) {
         Some(Object::Composed { tensors, finalized: false, .. }) => Ok(tensors),
