@@ -27,7 +27,7 @@ impl Op for Softmax<'_> {
         for row in self.0.chunks_exact_mut(self.1) {
             let (_, max) = min_max(s, row);
             if max == f32::NEG_INFINITY {
-                row.fill(0.0);
+                row.fill(f32::NAN);
                 continue;
             }
             let (chunks, rest) = row.as_chunks_mut();
@@ -49,7 +49,7 @@ impl Op for Softmax<'_> {
 }
 
 /// Rows whose sums of squares are made beside each other.
-const ROWS: usize = 8;
+const ROWS: usize = 4;
 
 /// Σ x² of the first `N` rows (of the first row again where there are fewer), each added in order and rounded at each
 /// step: what ExecuTorch's mean does, whose last bit decides codes of activations. A sum waits for each of its additions,
@@ -62,9 +62,8 @@ fn square_sums<const N: usize>(rows: &[f32], row: usize) -> [f32; N] {
     }
     let mut sums = [0.0; N];
     for i in 0..row {
-        for n in 0..N {
-            let x = parts[n][i];
-            sums[n] += x * x;
+        for (sum, part) in sums.iter_mut().zip(parts) {
+            *sum += part[i] * part[i];
         }
     }
     sums
@@ -124,7 +123,7 @@ impl Op for RmsNorm<'_> {
 }
 
 impl KernelSet {
-    /// Softmax of each row of `row` numbers, in place. A row of −∞ only becomes zeros.
+    /// Softmax of each row of `row` numbers, in place. A row of −∞ only becomes NaN, as in PyTorch.
     ///
     /// # Panics
     /// When `x` is not whole rows.

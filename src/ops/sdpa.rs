@@ -241,14 +241,17 @@ impl<'a> Attention<'a> {
                         add_scaled(scores, 1.0, &mask[position * self.keys..][..count]);
                     }
                     let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                    let out = &mut out[apart.at(at)..][..self.dim];
+                    out.fill(0.0);
+                    // What sees nothing gets nothing, as the graph's attention; ExecuTorch divides zero by zero.
+                    if largest == f32::NEG_INFINITY {
+                        continue;
+                    }
                     let mut sum = 0.0;
                     for score in scores.iter_mut() {
-                        // A row that is masked as a whole becomes NaN here, as in ExecuTorch.
                         *score = (*score - largest).exp();
                         sum += *score;
                     }
-                    let out = &mut out[apart.at(at)..][..self.dim];
-                    out.fill(0.0);
                     for (place, &score) in scores.iter().enumerate() {
                         value.add_to(cached(place), score, out);
                     }

@@ -256,8 +256,7 @@ fn run(mut module: NativeModule, inputs: &[Vec<u8>], outputs: usize) -> Result<V
 /// Reads elements of one type as reals.
 type ToReals = fn(&[u8]) -> Vec<f32>;
 
-/// Panics unless the outputs are the same, reals but for rounding. What is no number may become anything: fused steps
-/// limit it, or see nothing where an operator divides nothing by nothing.
+/// Panics unless the outputs are the same, reals but for rounding; what is no number must be none in both.
 fn same(types: &[DType], got: &[Output], want: &[Output], place: &str) {
     for ((dtype, got), want) in types.iter().zip(got).zip(want) {
         assert_eq!(got.0, want.0, "{place}");
