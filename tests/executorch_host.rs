@@ -37,7 +37,7 @@ fn executorch_runs_what_is_exported() {
     // Four-bit embeddings cost this small model some of its words: both runtimes must lose the same ones.
     let options = Options { embedding: Some(4), ..Backend::Xnnpack8da4w.into() };
     export(&[dynamic(false, false)], options, &text).save(&path).unwrap();
-    assert_eq!(run(&host, &path, &prompt, 20), forward(&path, Execution::Compiled, &prompt, 20));
+    assert_eq!(host.run(&path, &prompt, 20), forward(&path, Execution::Compiled, &prompt, 20));
     for layout in [KvLayout::PerLayer, KvLayout::PerHead] {
         let specs = hybrid(layout, DType::I64);
         check(&specs[..1], Backend::Portable.into(), 60);

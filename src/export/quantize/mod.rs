@@ -27,7 +27,7 @@ mod window;
 mod tests;
 
 pub use calibrate::Calibration;
-pub use dynamic::{continuation, perplexity};
+pub use dynamic::perplexity;
 pub use encodings::{CodeType, Encodings};
 pub use error::QuantizeError;
 pub use gptq::Moments;

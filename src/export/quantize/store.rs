@@ -70,7 +70,7 @@ impl CodeStore {
         if let Some(known) = self.others.lock().get(&key) {
             return Ok(known.clone());
         }
-        let blob = (self.keep)(make()?)?;
+        let blob = self.keep(make()?)?;
         self.others.lock().insert(key, blob.clone());
         Ok(blob)
     }
@@ -95,9 +95,9 @@ impl CodeStore {
             None => {
                 let mut made = make()?;
                 matrix.data().release();
-                let scales = (self.keep)(std::mem::take(&mut made.scales))?;
+                let scales = self.keep(std::mem::take(&mut made.scales))?;
                 let quantization = made.quantization(scales);
-                let codes = Codes { dtype: made.dtype, data: (self.keep)(made.data)?, quantization };
+                let codes = Codes { dtype: made.dtype, data: self.keep(made.data)?, quantization };
                 self.codes.lock().entry(matrix.name().to_owned()).or_default().push((format, codes.clone()));
                 codes
             }
