@@ -7,6 +7,7 @@
 pub mod checkpoint;
 mod clock;
 mod config;
+mod continuation;
 pub mod emit;
 pub mod lower;
 mod method;

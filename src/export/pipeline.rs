@@ -7,12 +7,12 @@ use super::lower::{self, Assets};
 use super::options::{self, Backend, Choice, Mode, Options};
 use super::progress::{Progress, Stage};
 use super::quantize::passes::Setup;
-use super::quantize::{Calibration, CodeStore, Keep, compare_static, continuation, quantize_layerwise};
+use super::quantize::{Calibration, CodeStore, Keep, compare_static, quantize_layerwise};
 use super::report::{Layer, Method, Perplexity, Report, Written};
 use super::resources::{self, Have, Need};
 use super::schedule;
 use super::scratch::Scratch;
-use super::{MethodSpec, emit, model, tokens};
+use super::{MethodSpec, continuation, emit, model, tokens};
 use crate::base::storage::Blob;
 use crate::error::{Context, Error, Result, Status};
 use crate::graph::Graph;
@@ -172,16 +172,8 @@ fn for_calibration(
     let window = config.max_positions.unwrap_or(MAX_WINDOW).min(MAX_WINDOW);
     let mut texts = tokens::calibration(options, tokenizer)?;
     if matches!(options.calibration, options::Calibration::Prompts(_)) {
-        let spec = MethodSpec::Dynamic {
-            name: "continuation".into(),
-            max_seq_len: window + 1,
-            max_context_len: window + 1,
-            full_logits: true,
-            fused_attention: true,
-        };
-        let graph = model::build(config, checkpoint, &spec)?;
-        for text in texts.iter_mut().filter(|text| text.len() < window) {
-            *text = continuation(&graph, text, window, &config.eos_ids)?;
+        for text in &mut texts {
+            *text = continuation::extend((config, checkpoint), std::mem::take(text), window)?;
         }
     }
     let mut text = texts.concat();
