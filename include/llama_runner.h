@@ -552,6 +552,48 @@ llr_status llr_runner_options_set_qnn_lib_dir(llr_runner_options *options,
                                               size_t path_len);
 
 /**
+ * One more external data file (.ptd) with tensors or weights that the program refers to by name. Default: none. UTF-8,
+ * `path_len` bytes.
+ *
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
+ *
+ * # Safety
+ * `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
+ */
+LLR_API
+llr_status llr_runner_options_add_data_path(llr_runner_options *options,
+                                            const char *path,
+                                            size_t path_len);
+
+/**
+ * Threads that compute what runs on the CPU. Default: 0, as many as the machine has fast cores.
+ *
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative).
+ *
+ * # Safety
+ * `options` is NULL or live.
+ */
+LLR_API
+llr_status llr_runner_options_set_cpu_threads(llr_runner_options *options,
+                                              int32_t cpu_threads);
+
+/**
+ * The method of a forward(tokens, input_pos) program that processes prompts, and decodes where the program has no method
+ * decode. Setting it says that the program is of this kind, as an eval_mode says that it is not. Default: forward, or
+ * prefill in programs with methods prefill and decode. A name that no method has is an error of llr_runner_load. UTF-8,
+ * `name_len` bytes.
+ *
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, no UTF-8).
+ *
+ * # Safety
+ * `options` is NULL or live; `name` is NULL or points to `name_len` bytes.
+ */
+LLR_API
+llr_status llr_runner_options_set_method_name(llr_runner_options *options,
+                                              const char *name,
+                                              size_t name_len);
+
+/**
  * The model family, as ExecuTorch's --decoder_model_version names it ("llama2", "llama3", "qwen3"): end tokens and chat
  * template. Default: "llama2". An unknown name is an error of llr_runner_load. UTF-8, `name_len` bytes.
  *
@@ -752,6 +794,18 @@ llr_status llr_generation_config_set_ignore_eos(llr_generation_config *config,
 LLR_API
 llr_status llr_generation_config_set_num_bos(llr_generation_config *config,
                                              int32_t num_bos);
+
+/**
+ * End-of-sequence tokens behind a text prompt. Default: 0.
+ *
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative).
+ *
+ * # Safety
+ * `config` is NULL or live.
+ */
+LLR_API
+llr_status llr_generation_config_set_num_eos(llr_generation_config *config,
+                                             int32_t num_eos);
 
 /**
  * The text that this token completes: whole UTF-8 characters only, possibly none (while a character's bytes are still

@@ -5,8 +5,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Files of `src/capi` with something for the header, in the order of the header.
-const SOURCES: [&str; 9] =
-    ["version", "status", "error", "log", "options", "generation_config", "chunk", "stream", "stats"];
+const SOURCES: [&str; 10] = [
+    "version",
+    "status",
+    "error",
+    "log",
+    "options",
+    "decoding_options",
+    "generation_config",
+    "chunk",
+    "stream",
+    "stats",
+];
 const LAST_SOURCE: &str = "runner";
 
 fn root() -> &'static Path {
@@ -116,10 +126,14 @@ fn whatever_is_made_can_be_freed() {
 fn every_body_is_guarded() {
     // The fence against panics; llr_last_error_message must not clear what it reports, so it uses guard_value too.
     for (name, body) in rust_functions() {
-        assert!(body.contains("guard(||") || body.contains("guard_value("), "{name} is outside the fence");
-        // Nothing but plain bindings may come before the fence.
-        let before = body.split("guard").next().unwrap();
+        let fences = ["guard(||", "guard_value(", "guard_set("];
+        assert!(fences.iter().any(|fence| body.contains(fence)), "{name} is outside the fence");
+        // Nothing but plain bindings, and the closure that the fence runs, may come before the fence.
+        let before = body.split("let set = |").next().unwrap().split("guard").next().unwrap();
+        let after = body.rsplit("    };").next().unwrap();
+        let setter = body.contains("guard_set(") && after.matches("unsafe {").count() == 1;
         assert!(!before.contains("unsafe {") && !before.contains('*'), "{name} does work before the fence");
+        assert!(setter == body.contains("let set = |"), "{name} does work outside the closure of its fence");
     }
 }
 

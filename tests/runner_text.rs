@@ -103,7 +103,7 @@ fn a_prompt_goes_in_one_call_where_it_may() {
 }
 
 #[test]
-fn chunks_follow_the_bound_and_what_the_program_states() {
+fn chunks_follow_the_bound_and_what_the_program_and_the_module_say() {
     let short = |most| {
         let methods = vec![FakeMethod { most, ..Default::default() }];
         FakeText { methods, ..Default::default() }
@@ -115,6 +115,8 @@ fn chunks_follow_the_bound_and_what_the_program_states() {
         (FakeText::default().with("get_max_prefill_chunk", Value::Int(25)), &[25, 15]),
         (FakeText::default().with("enable_dynamic_shape", Value::Bool(false)), &[1; 40]),
         (FakeText::default().without("enable_dynamic_shape").without("get_max_seq_len"), &[40]),
+        (FakeText { chunk: Some(32), ..Default::default() }, &[32, 8]),
+        (FakeText { chunk: Some(32), ..Default::default() }.with("get_max_prefill_chunk", Value::Int(25)), &[25, 15]),
     ] {
         let (mut runner, _, calls) = load(&model);
         let made = turn(&mut runner, &prompt(40), &new_tokens(4)).unwrap();

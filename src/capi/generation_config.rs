@@ -1,8 +1,7 @@
 //! `llr_generation_config`: choices for one turn.
 
-use super::guard::{guard, guard_value};
+use super::guard::{Options, guard_set, guard_value};
 use super::handle::Handle;
-use super::pointer::reference;
 use super::status::llr_status;
 use crate::error::{Error, Result, Status};
 use crate::runner::GenerationConfig;
@@ -16,6 +15,15 @@ pub const LLR_NO_LIMIT: i64 = -1;
 ///
 /// Functions: llr_generation_config_*. Setters leave the object as it was when they fail.
 pub struct llr_generation_config(Handle<GenerationConfig>);
+
+impl Options for llr_generation_config {
+    type Value = GenerationConfig;
+    const PARAMETER: &'static str = "config";
+
+    fn handle(&self) -> &Handle<GenerationConfig> {
+        &self.0
+    }
+}
 
 impl llr_generation_config {
     pub(super) fn copy(&self) -> Result<GenerationConfig> {
@@ -33,6 +41,10 @@ fn limit(number: i64, least: i64, parameter: &str) -> Result<Option<usize>> {
         Ok(limit) if number >= least => Ok(Some(limit)),
         _ => refuse(format!("`{parameter}` is {number}; it must be at least {least}, or -1 for no limit")),
     }
+}
+
+fn count(number: i32, parameter: &str) -> Result<usize> {
+    usize::try_from(number).or_else(|_| refuse(format!("`{parameter}` is {number}; it must be at least 0")))
 }
 
 /// A new object with every default, to be freed by llr_generation_config_free. Never fails.
@@ -67,19 +79,16 @@ pub unsafe extern "C" fn llr_generation_config_set_seq_len(
     config: *mut llr_generation_config,
     seq_len: i64,
 ) -> llr_status {
-    guard(|| {
-        // SAFETY: the caller's promise.
-        let config = unsafe { reference(config, "config") }?;
+    let set = |config: &mut GenerationConfig| {
         let Ok(length) = usize::try_from(seq_len) else {
-            return refuse(format!(
-                "`seq_len` is {seq_len}; it must be at least 0, and 0 means the model's context length"
-            ));
+            let meaning = "it must be at least 0, and 0 means the model's context length";
+            return refuse(format!("`seq_len` is {seq_len}; {meaning}"));
         };
-        config.0.write(|config| {
-            config.seq_len = length;
-            Ok(())
-        })
-    })
+        config.seq_len = length;
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard_set(config, set) }
 }
 
 /// Most tokens to make in the turn, the one that the prompt's processing makes included. Default: LLR_NO_LIMIT.
@@ -93,15 +102,12 @@ pub unsafe extern "C" fn llr_generation_config_set_max_new_tokens(
     config: *mut llr_generation_config,
     max_new_tokens: i64,
 ) -> llr_status {
-    guard(|| {
-        // SAFETY: the caller's promise.
-        let config = unsafe { reference(config, "config") }?;
-        let limit = limit(max_new_tokens, 1, "max_new_tokens")?;
-        config.0.write(|config| {
-            config.max_new_tokens = limit;
-            Ok(())
-        })
-    })
+    let set = |config: &mut GenerationConfig| {
+        config.max_new_tokens = limit(max_new_tokens, 1, "max_new_tokens")?;
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard_set(config, set) }
 }
 
 /// Most decode steps in the turn; 0 stops after the token that the prompt's processing makes. Default: LLR_NO_LIMIT.
@@ -115,15 +121,12 @@ pub unsafe extern "C" fn llr_generation_config_set_max_decode_steps(
     config: *mut llr_generation_config,
     max_decode_steps: i64,
 ) -> llr_status {
-    guard(|| {
-        // SAFETY: the caller's promise.
-        let config = unsafe { reference(config, "config") }?;
-        let limit = limit(max_decode_steps, 0, "max_decode_steps")?;
-        config.0.write(|config| {
-            config.max_decode_steps = limit;
-            Ok(())
-        })
-    })
+    let set = |config: &mut GenerationConfig| {
+        config.max_decode_steps = limit(max_decode_steps, 0, "max_decode_steps")?;
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard_set(config, set) }
 }
 
 /// 0 takes the likeliest token, above 0 samples. Default: 0.
@@ -137,17 +140,15 @@ pub unsafe extern "C" fn llr_generation_config_set_temperature(
     config: *mut llr_generation_config,
     temperature: f32,
 ) -> llr_status {
-    guard(|| {
-        // SAFETY: the caller's promise.
-        let config = unsafe { reference(config, "config") }?;
+    let set = |config: &mut GenerationConfig| {
         if !temperature.is_finite() || temperature < 0.0 {
             return refuse(format!("`temperature` is {temperature}; it must be finite and at least 0"));
         }
-        config.0.write(|config| {
-            config.temperature = temperature;
-            Ok(())
-        })
-    })
+        config.temperature = temperature;
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard_set(config, set) }
 }
 
 /// Sampling takes the likeliest tokens whose probabilities reach this. Default: 0.9.
@@ -158,17 +159,15 @@ pub unsafe extern "C" fn llr_generation_config_set_temperature(
 /// `config` is NULL or live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llr_generation_config_set_top_p(config: *mut llr_generation_config, top_p: f32) -> llr_status {
-    guard(|| {
-        // SAFETY: the caller's promise.
-        let config = unsafe { reference(config, "config") }?;
+    let set = |config: &mut GenerationConfig| {
         if !(top_p > 0.0 && top_p <= 1.0) {
             return refuse(format!("`top_p` is {top_p}; it must be above 0 and at most 1"));
         }
-        config.0.write(|config| {
-            config.top_p = top_p;
-            Ok(())
-        })
-    })
+        config.top_p = top_p;
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard_set(config, set) }
 }
 
 /// Seed of the sampler; the same seed gives the same tokens. Default: 0.
@@ -179,14 +178,12 @@ pub unsafe extern "C" fn llr_generation_config_set_top_p(config: *mut llr_genera
 /// `config` is NULL or live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llr_generation_config_set_seed(config: *mut llr_generation_config, seed: u64) -> llr_status {
-    guard(|| {
-        // SAFETY: the caller's promise.
-        let config = unsafe { reference(config, "config") }?;
-        config.0.write(|config| {
-            config.seed = seed;
-            Ok(())
-        })
-    })
+    let set = |config: &mut GenerationConfig| {
+        config.seed = seed;
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard_set(config, set) }
 }
 
 /// Goes on after an end-of-sequence token. Default: false.
@@ -200,14 +197,12 @@ pub unsafe extern "C" fn llr_generation_config_set_ignore_eos(
     config: *mut llr_generation_config,
     ignore_eos: bool,
 ) -> llr_status {
-    guard(|| {
-        // SAFETY: the caller's promise.
-        let config = unsafe { reference(config, "config") }?;
-        config.0.write(|config| {
-            config.ignore_eos = ignore_eos;
-            Ok(())
-        })
-    })
+    let set = |config: &mut GenerationConfig| {
+        config.ignore_eos = ignore_eos;
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard_set(config, set) }
 }
 
 /// Beginning-of-sequence tokens in front of a text prompt when the context is empty; later turns get none. Default: 1.
@@ -221,17 +216,31 @@ pub unsafe extern "C" fn llr_generation_config_set_num_bos(
     config: *mut llr_generation_config,
     num_bos: i32,
 ) -> llr_status {
-    guard(|| {
-        // SAFETY: the caller's promise.
-        let config = unsafe { reference(config, "config") }?;
-        let Ok(count) = usize::try_from(num_bos) else {
-            return refuse(format!("`num_bos` is {num_bos}; it must be at least 0"));
-        };
-        config.0.write(|config| {
-            config.num_bos = count;
-            Ok(())
-        })
-    })
+    let set = |config: &mut GenerationConfig| {
+        config.num_bos = count(num_bos, "num_bos")?;
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard_set(config, set) }
+}
+
+/// End-of-sequence tokens behind a text prompt. Default: 0.
+///
+/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative).
+///
+/// # Safety
+/// `config` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_generation_config_set_num_eos(
+    config: *mut llr_generation_config,
+    num_eos: i32,
+) -> llr_status {
+    let set = |config: &mut GenerationConfig| {
+        config.num_eos = count(num_eos, "num_eos")?;
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard_set(config, set) }
 }
 
 #[cfg(test)]
@@ -247,7 +256,7 @@ mod tests {
 
     fn get(config: *mut llr_generation_config) -> GenerationConfig {
         // SAFETY: live in `with_config`.
-        unsafe { reference(config, "config") }.unwrap().copy().unwrap()
+        unsafe { config.as_ref() }.unwrap().copy().unwrap()
     }
 
     #[test]
@@ -286,9 +295,10 @@ mod tests {
                     llr_generation_config_set_seed(config, 42),
                     llr_generation_config_set_ignore_eos(config, true),
                     llr_generation_config_set_num_bos(config, 0),
+                    llr_generation_config_set_num_eos(config, 2),
                 ]
             };
-            assert_eq!(set, [llr_status::Ok; 8]);
+            assert_eq!(set, [llr_status::Ok; 9]);
             let want = GenerationConfig {
                 seq_len: 64,
                 max_new_tokens: Some(3),
@@ -298,7 +308,7 @@ mod tests {
                 seed: 42,
                 ignore_eos: true,
                 num_bos: 0,
-                num_eos: 0,
+                num_eos: 2,
             };
             assert_eq!(get(config), want);
             // SAFETY: live.
@@ -323,9 +333,10 @@ mod tests {
                     llr_generation_config_set_top_p(config, 1.5),
                     llr_generation_config_set_top_p(config, f32::NAN),
                     llr_generation_config_set_num_bos(config, -1),
+                    llr_generation_config_set_num_eos(config, i32::MIN),
                 ]
             };
-            assert_eq!(refused, [llr_status::InvalidArgument; 10]);
+            assert_eq!(refused, [llr_status::InvalidArgument; 11]);
             assert_eq!(get(config), GenerationConfig::default());
         });
     }

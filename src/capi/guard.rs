@@ -1,6 +1,8 @@
 //! The fence around every `extern "C"` body: no panic crosses it, and the thread's last error describes what happened.
 
 use super::error::{self, LastError};
+use super::handle::Handle;
+use super::pointer::reference;
 use super::status::llr_status;
 use crate::error::{Error, Result, Status};
 use std::any::Any;
@@ -22,6 +24,31 @@ pub(super) fn guard(body: impl FnOnce() -> Result<()>) -> llr_status {
     let status = failure.as_ref().map_or(llr_status::Ok, LastError::status);
     error::replace(failure);
     status
+}
+
+/// An object of options, whose setters differ only in the field that they change.
+pub(super) trait Options {
+    /// What the setters change.
+    type Value: Send;
+    /// The parameter's name in every setter, for messages.
+    const PARAMETER: &'static str;
+    /// Where the value is.
+    fn handle(&self) -> &Handle<Self::Value>;
+}
+
+/// Runs a setter as [`guard`] does. `change` must not change anything when it fails.
+///
+/// # Safety
+/// `options` is NULL, or points to an object that lives.
+pub(super) unsafe fn guard_set<O: Options>(
+    options: *const O,
+    change: impl FnOnce(&mut O::Value) -> Result<()>,
+) -> llr_status {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let options = unsafe { reference(options, O::PARAMETER) }?;
+        options.handle().write(change)
+    })
 }
 
 /// Runs the body of a function that cannot fail; a panic gives `default`. The last error stays as it is.

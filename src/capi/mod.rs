@@ -8,6 +8,7 @@
 #![allow(non_camel_case_types)] // The names are those of the header.
 
 pub mod chunk;
+pub mod decoding_options;
 pub mod error;
 pub mod generation_config;
 mod guard;

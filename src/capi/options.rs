@@ -1,13 +1,13 @@
-//! `llr_runner_options`: choices for the life of a runner.
+//! `llr_runner_options`: choices for the life of a runner, and those of them that are about files and threads.
 
-use super::guard::{guard, guard_value};
+use super::guard::{Options, guard_set, guard_value};
 use super::handle::Handle;
 use super::plan::{Plan, Settings, invalid};
-use super::pointer::{reference, text};
+use super::pointer::text;
 use super::status::llr_status;
 use crate::error::Result;
-use crate::runner::{EvalMode, KvUpdater};
 use std::ffi::c_char;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::ptr;
 
@@ -17,34 +17,6 @@ use std::ptr;
 /// Functions: llr_runner_options_*. Setters leave the options as they were when they fail.
 pub struct llr_runner_options(Handle<Settings>);
 
-/// Which of the program's methods do the work. The numbers are ExecuTorch's --eval_mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(i32)]
-pub enum llr_eval_mode {
-    /// Hybrid when the program has prefill_forward, else kv. The default.
-    Auto = -1,
-    /// Prompt and answer go through kv_forward (in older files, forward).
-    Kv = 0,
-    /// The prompt goes through prefill_forward in blocks, the answer through kv_forward.
-    Hybrid = 1,
-    /// As hybrid, with guessed n-grams that kv_forward verifies several at a time; needs ngram, window and gcap.
-    Lookahead = 2,
-}
-
-/// How new keys and values enter the cache; files of the newer kind always use SmartMask.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(i32)]
-pub enum llr_kv_updater {
-    /// They are copied to their place, and the mask uncovers it. The default.
-    SmartMask = 0,
-    /// The start of the cache tensors moves.
-    ShiftPointer = 1,
-}
-
-const AUTO: i32 = llr_eval_mode::Auto as i32;
-const SMART_MASK: i32 = llr_kv_updater::SmartMask as i32;
-const SHIFT_POINTER: i32 = llr_kv_updater::ShiftPointer as i32;
-
 impl llr_runner_options {
     /// What the options come to; see [`Settings::plan`].
     pub(super) fn plan(&self) -> Result<Plan> {
@@ -52,11 +24,33 @@ impl llr_runner_options {
     }
 }
 
-fn path_of(text: &str, parameter: &str) -> Result<PathBuf> {
-    if text.is_empty() || text.contains('\0') {
-        return Err(invalid(format!("`{parameter}` is empty or has a NUL in it")));
+impl Options for llr_runner_options {
+    type Value = Settings;
+    const PARAMETER: &'static str = "options";
+
+    fn handle(&self) -> &Handle<Settings> {
+        &self.0
     }
-    Ok(PathBuf::from(text))
+}
+
+/// # Safety
+/// `path` is NULL or points to `len` bytes.
+unsafe fn path_of(path: *const c_char, len: usize) -> Result<PathBuf> {
+    // SAFETY: the caller's promise.
+    match unsafe { text(path, len, "path") }? {
+        path if path.is_empty() || path.contains('\0') => Err(invalid("`path` is empty or has a NUL in it".into())),
+        path => Ok(PathBuf::from(path)),
+    }
+}
+
+/// # Safety
+/// `name` is NULL or points to `len` bytes.
+pub(super) unsafe fn name_of(name: *const c_char, len: usize) -> Result<String> {
+    // SAFETY: the caller's promise.
+    match unsafe { text(name, len, "name") }? {
+        "" => Err(invalid("`name` is empty".into())),
+        name => Ok(name.to_owned()),
+    }
 }
 
 /// New options with every default, to be freed by llr_runner_options_free. Never fails.
@@ -92,15 +86,13 @@ pub unsafe extern "C" fn llr_runner_options_set_model_path(
     path: *const c_char,
     path_len: usize,
 ) -> llr_status {
-    guard(|| {
+    let set = |settings: &mut Settings| {
         // SAFETY: the caller's promise.
-        let (options, path) = unsafe { (reference(options, "options")?, text(path, path_len, "path")?) };
-        let path = path_of(path, "path")?;
-        options.0.write(|settings| {
-            settings.model_path = Some(path);
-            Ok(())
-        })
-    })
+        settings.model_path = Some(unsafe { path_of(path, path_len) }?);
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard_set(options, set) }
 }
 
 /// The tokenizer file: llama2.c .bin, SentencePiece .model, tiktoken or tokenizer.json. Required with a
@@ -116,15 +108,13 @@ pub unsafe extern "C" fn llr_runner_options_set_tokenizer_path(
     path: *const c_char,
     path_len: usize,
 ) -> llr_status {
-    guard(|| {
+    let set = |settings: &mut Settings| {
         // SAFETY: the caller's promise.
-        let (options, path) = unsafe { (reference(options, "options")?, text(path, path_len, "path")?) };
-        let path = path_of(path, "path")?;
-        options.0.write(|settings| {
-            settings.tokenizer_path = Some(path);
-            Ok(())
-        })
-    })
+        settings.tokenizer_path = Some(unsafe { path_of(path, path_len) }?);
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard_set(options, set) }
 }
 
 /// The directory with libQnnHtp.so and libQnnSystem.so, searched first. Default: the environment variable
@@ -140,207 +130,64 @@ pub unsafe extern "C" fn llr_runner_options_set_qnn_lib_dir(
     path: *const c_char,
     path_len: usize,
 ) -> llr_status {
-    guard(|| {
+    let set = |settings: &mut Settings| {
         // SAFETY: the caller's promise.
-        let (options, path) = unsafe { (reference(options, "options")?, text(path, path_len, "path")?) };
-        let path = path_of(path, "path")?;
-        options.0.write(|settings| {
-            settings.program.qnn_lib_dir = Some(path);
-            Ok(())
-        })
-    })
+        settings.program.qnn_lib_dir = Some(unsafe { path_of(path, path_len) }?);
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard_set(options, set) }
 }
 
-/// The model family, as ExecuTorch's --decoder_model_version names it ("llama2", "llama3", "qwen3"): end tokens and chat
-/// template. Default: "llama2". An unknown name is an error of llr_runner_load. UTF-8, `name_len` bytes.
+/// One more external data file (.ptd) with tensors or weights that the program refers to by name. Default: none. UTF-8,
+/// `path_len` bytes.
 ///
-/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, no UTF-8).
+/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
 ///
 /// # Safety
-/// `options` is NULL or live; `name` is NULL or points to `name_len` bytes.
+/// `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn llr_runner_options_set_decoder_model_version(
+pub unsafe extern "C" fn llr_runner_options_add_data_path(
     options: *mut llr_runner_options,
-    name: *const c_char,
-    name_len: usize,
+    path: *const c_char,
+    path_len: usize,
 ) -> llr_status {
-    guard(|| {
+    let set = |settings: &mut Settings| {
         // SAFETY: the caller's promise.
-        let (options, name) = unsafe { (reference(options, "options")?, text(name, name_len, "name")?) };
-        if name.is_empty() {
-            return Err(invalid("`name` is empty".into()));
-        }
-        options.0.write(|settings| {
-            settings.runner.decoder_model_version = Some(name.to_owned());
-            Ok(())
-        })
-    })
+        settings.program.data_paths.push(unsafe { path_of(path, path_len) }?);
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard_set(options, set) }
 }
 
-/// Which methods do the work, an llr_eval_mode. Default: LLR_EVAL_MODE_AUTO. A mode that the program has no methods for
-/// is an error of llr_runner_load.
+/// Threads that compute what runs on the CPU. Default: 0, as many as the machine has fast cores.
 ///
-/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, unknown number).
+/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative).
 ///
 /// # Safety
 /// `options` is NULL or live.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn llr_runner_options_set_eval_mode(
+pub unsafe extern "C" fn llr_runner_options_set_cpu_threads(
     options: *mut llr_runner_options,
-    eval_mode: i32,
+    cpu_threads: i32,
 ) -> llr_status {
-    guard(|| {
-        // SAFETY: the caller's promise.
-        let options = unsafe { reference(options, "options") }?;
-        let mode = match eval_mode {
-            AUTO => None,
-            number => Some(EvalMode::from_number(number.into())?),
-        };
-        options.0.write(|settings| {
-            settings.runner.eval_mode = mode;
-            Ok(())
-        })
-    })
-}
-
-/// How the cache is updated, an llr_kv_updater. Default: LLR_KV_UPDATER_SMART_MASK.
-///
-/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, unknown number).
-///
-/// # Safety
-/// `options` is NULL or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llr_runner_options_set_kv_updater(
-    options: *mut llr_runner_options,
-    kv_updater: i32,
-) -> llr_status {
-    guard(|| {
-        // SAFETY: the caller's promise.
-        let options = unsafe { reference(options, "options") }?;
-        let updater = match kv_updater {
-            SMART_MASK => KvUpdater::SmartMask,
-            SHIFT_POINTER => KvUpdater::ShiftPointer,
-            number => {
-                let message = format!("kv_updater {number} is neither 0 (SmartMask) nor 1 (ShiftPointer)");
-                return Err(invalid(message));
-            }
-        };
-        options.0.write(|settings| {
-            settings.runner.kv_updater = updater;
-            Ok(())
-        })
-    })
-}
-
-/// One more token that ends a generation, beside those of the model and the tokenizer. Default: none. A token outside
-/// the vocabulary is an error of llr_runner_load.
-///
-/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
-///
-/// # Safety
-/// `options` is NULL or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llr_runner_options_add_extra_eos(options: *mut llr_runner_options, token: u64) -> llr_status {
-    guard(|| {
-        // SAFETY: the caller's promise.
-        let options = unsafe { reference(options, "options") }?;
-        options.0.write(|settings| {
-            settings.runner.extra_eos.push(token);
-            Ok(())
-        })
-    })
-}
-
-/// Puts the model's inputs and outputs into memory shared with the DSP. Default: false.
-///
-/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
-///
-/// # Safety
-/// `options` is NULL or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llr_runner_options_set_shared_buffer(
-    options: *mut llr_runner_options,
-    shared_buffer: bool,
-) -> llr_status {
-    guard(|| {
-        // SAFETY: the caller's promise.
-        let options = unsafe { reference(options, "options") }?;
-        options.0.write(|settings| {
-            settings.runner.shared_buffer = shared_buffer;
-            Ok(())
-        })
-    })
-}
-
-/// Lookahead decoding: length of a guessed n-gram. Default: none; LLR_EVAL_MODE_LOOKAHEAD needs it.
-///
-/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, less than 1).
-///
-/// # Safety
-/// `options` is NULL or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llr_runner_options_set_ngram(options: *mut llr_runner_options, ngram: i32) -> llr_status {
-    guard(|| {
-        // SAFETY: the caller's promise.
-        let options = unsafe { reference(options, "options") }?;
-        let ngram = at_least_one(ngram, "ngram")?;
-        options.0.write(|settings| {
-            settings.ngram = Some(ngram);
-            Ok(())
-        })
-    })
-}
-
-/// Lookahead decoding: number of lookahead branches. Default: none; LLR_EVAL_MODE_LOOKAHEAD needs it.
-///
-/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, less than 1).
-///
-/// # Safety
-/// `options` is NULL or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llr_runner_options_set_window(options: *mut llr_runner_options, window: i32) -> llr_status {
-    guard(|| {
-        // SAFETY: the caller's promise.
-        let options = unsafe { reference(options, "options") }?;
-        let window = at_least_one(window, "window")?;
-        options.0.write(|settings| {
-            settings.window = Some(window);
-            Ok(())
-        })
-    })
-}
-
-/// Lookahead decoding: n-grams verified in a step. Default: none; LLR_EVAL_MODE_LOOKAHEAD needs it.
-///
-/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, less than 1).
-///
-/// # Safety
-/// `options` is NULL or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llr_runner_options_set_gcap(options: *mut llr_runner_options, gcap: i32) -> llr_status {
-    guard(|| {
-        // SAFETY: the caller's promise.
-        let options = unsafe { reference(options, "options") }?;
-        let gcap = at_least_one(gcap, "gcap")?;
-        options.0.write(|settings| {
-            settings.gcap = Some(gcap);
-            Ok(())
-        })
-    })
-}
-
-fn at_least_one(number: i32, parameter: &str) -> Result<usize> {
-    usize::try_from(number)
-        .ok()
-        .filter(|number| *number > 0)
-        .ok_or_else(|| invalid(format!("`{parameter}` is {number}; it must be at least 1")))
+    let set = |settings: &mut Settings| {
+        let threads = usize::try_from(cpu_threads);
+        let negative = |_| invalid(format!("`cpu_threads` is {cpu_threads}; it must be at least 0"));
+        settings.program.cpu_threads = NonZeroUsize::new(threads.map_err(negative)?);
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard_set(options, set) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capi::decoding_options::*;
     use crate::capi::error::message_of_this_thread;
-    use crate::runner::LookaheadConfig;
+    use crate::runner::{EvalMode, KvUpdater, LookaheadConfig};
 
     /// Options whose two files exist, and the files.
     fn with_files(test: impl FnOnce(*mut llr_runner_options)) {
@@ -359,7 +206,7 @@ mod tests {
 
     fn plan(options: *mut llr_runner_options) -> Result<Plan> {
         // SAFETY: live in `with_files`.
-        unsafe { reference(options, "options") }.unwrap().plan()
+        unsafe { options.as_ref() }.unwrap().plan()
     }
 
     #[test]
@@ -378,9 +225,13 @@ mod tests {
                     llr_runner_options_set_ngram(options, 3),
                     llr_runner_options_set_window(options, 4),
                     llr_runner_options_set_gcap(options, 5),
+                    llr_runner_options_add_data_path(options, c"a.ptd".as_ptr(), 5),
+                    llr_runner_options_add_data_path(options, c"b.ptd".as_ptr(), 5),
+                    llr_runner_options_set_cpu_threads(options, 3),
+                    llr_runner_options_set_method_name(options, c"prefill".as_ptr(), 7),
                 ]
             };
-            assert_eq!(set, [llr_status::Ok; 10]);
+            assert_eq!(set, [llr_status::Ok; 14]);
             let plan = plan(options).unwrap();
             assert_eq!(plan.program.qnn_lib_dir, Some(PathBuf::from("q")));
             assert_eq!(plan.runner.decoder_model_version.as_deref(), Some("qwen3"));
@@ -388,6 +239,9 @@ mod tests {
             assert_eq!(plan.runner.kv_updater, KvUpdater::ShiftPointer);
             assert_eq!(plan.runner.extra_eos, [7, 9]);
             assert!(plan.runner.shared_buffer);
+            assert_eq!(plan.program.data_paths, [PathBuf::from("a.ptd"), PathBuf::from("b.ptd")]);
+            assert_eq!(plan.program.cpu_threads, NonZeroUsize::new(3));
+            assert_eq!(plan.runner.method_name.as_deref(), Some("prefill"));
             assert_eq!(plan.runner.lookahead, Some(LookaheadConfig { ngram: 3, window: 4, gcap: 5 }));
         });
     }
@@ -420,9 +274,12 @@ mod tests {
                     llr_runner_options_set_ngram(options, 0),
                     llr_runner_options_set_window(options, -1),
                     llr_runner_options_set_gcap(options, i32::MIN),
+                    llr_runner_options_set_cpu_threads(options, -1),
+                    llr_runner_options_set_method_name(options, ptr::null(), 0),
+                    llr_runner_options_add_data_path(options, ptr::null(), 3),
                 ]
             };
-            assert_eq!(refused, [llr_status::InvalidArgument; 6]);
+            assert_eq!(refused, [llr_status::InvalidArgument; 9]);
             let plan = plan(options).unwrap();
             assert_eq!((plan.runner.eval_mode, plan.runner.lookahead), (Some(EvalMode::Kv), None));
         });

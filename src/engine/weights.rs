@@ -106,11 +106,10 @@ impl WeightCache {
         pool.parallel_for(jobs.len(), |index| {
             let request = jobs[index].1;
             let _ = results[index].set(request.pack());
-            request.weights.1.release();
-            if let Some(scales) = request.scales() {
-                scales.release();
-            }
+            request.release();
         });
+        // Once more: systems bring in pages around those that are read, so a neighbour's come back.
+        jobs.iter().for_each(|(_, request)| request.release());
         for ((key, request), result) in jobs.into_iter().zip(results) {
             let packed = result.into_inner().expect("every job was run");
             let origin = request.origin.clone();
@@ -144,6 +143,14 @@ impl WeightCache {
 }
 
 impl Request {
+    /// Lets go of the pages of the file.
+    fn release(&self) {
+        self.weights.1.release();
+        if let Some(scales) = self.scales() {
+            scales.release();
+        }
+    }
+
     fn scales(&self) -> Option<&Blob> {
         match &self.weights.0.quantization {
             Some(Quantization::PerChannel { scales, .. } | Quantization::Blockwise { scales, .. }) => {

@@ -1,6 +1,7 @@
 //! Worker threads for loops. A loop's tasks are dealt out evenly; who finishes early takes from the others, so a busy core
 //! costs its own share only. Workers spin for a moment between loops, since decoding runs hundreds of short loops a token,
-//! and then sleep.
+//! and then sleep. Where another program takes a worker's core in the middle of a task, the caller waits for it once, and
+//! then works alone for a while: a machine that is full is not slower with more threads than with one.
 #![allow(unsafe_code)]
 
 use super::shared::SharedMut;
@@ -15,7 +16,11 @@ use std::time::{Duration, Instant};
 
 /// How long an idle worker, or a caller that waits for the last task, spins before it sleeps.
 const SPIN: Duration = Duration::from_micros(100);
-/// Spins before the thread begins to give its core away between looks.
+/// A wait for a worker's last task that is longer says that the worker has lost its core to another program.
+const STALL: Duration = Duration::from_millis(2);
+/// After a stall the caller works alone, this many times as long as it was.
+const ALONE: u32 = 8;
+/// How long an idle worker spins before it gives its core away between looks.
 const POLITE: Duration = Duration::from_micros(30);
 
 const OPEN: u64 = 1 << 16;
@@ -27,7 +32,27 @@ const EPOCH: u64 = OPEN << 1;
 pub struct ThreadPool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
-    turn: Mutex<()>,
+    turn: Mutex<Turn>,
+}
+
+/// Held by the caller of the running loop.
+#[derive(Debug, Default)]
+struct Turn {
+    /// When workers are asked again, after one has kept a caller waiting.
+    alone_until: Option<Instant>,
+}
+
+impl Turn {
+    fn is_alone(&self) -> bool {
+        self.alone_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Takes note of how long the caller had to wait for the last worker.
+    fn waited(&mut self, wait: Duration) {
+        if wait > STALL {
+            self.alone_until = Some(Instant::now() + wait * ALONE);
+        }
+    }
 }
 
 /// A queue of task numbers, on a cache line of its own.
@@ -82,7 +107,7 @@ impl ThreadPool {
                 spawned.inspect_err(|e| crate::log_warning!("kernels: thread {index} of {threads}: {e}")).ok()
             })
             .collect();
-        Self { shared, workers, turn: Mutex::new(()) }
+        Self { shared, workers, turn: Mutex::default() }
     }
 
     /// Number of threads that work, the caller among them.
@@ -99,9 +124,9 @@ impl ThreadPool {
     /// When a task panics: the remaining tasks are dropped, and the first panic goes on in the caller.
     pub fn parallel_for(&self, tasks: usize, task: impl Fn(usize) + Sync) {
         let turn = if tasks > 1 && !self.workers.is_empty() { self.turn.try_lock() } else { None };
-        if turn.is_none() {
+        let Some(mut turn) = turn.filter(|turn| !turn.is_alone()) else {
             return (0..tasks).for_each(task);
-        }
+        };
         let shared = &*self.shared;
         let job = Job { task: &task, panic: Mutex::new(None) };
         let threads = self.threads();
@@ -116,7 +141,7 @@ impl ThreadPool {
         shared.wake();
         shared.take_tasks(0, &job);
         shared.state.fetch_and(!OPEN, Ordering::AcqRel);
-        shared.wait_for_workers();
+        turn.waited(shared.wait_for_workers());
         drop(turn);
         if let Some(panic) = job.panic.into_inner() {
             resume_unwind(panic);
@@ -192,24 +217,35 @@ impl Shared {
         }
     }
 
-    fn wait_for_workers(&self) {
+    /// Says how long it took, if that was long.
+    fn wait_for_workers(&self) -> Duration {
         let gone = || self.state.load(Ordering::Acquire) & WORKERS == 0;
-        if spin_until(gone) {
-            return;
+        // Never politely: on a full machine who gives its core away gets it back after everybody else.
+        if spin_until(gone, |_| {}) {
+            return Duration::ZERO;
         }
+        let begin = Instant::now();
         let mut sleepers = self.sleepers.lock();
         sleepers.caller = true;
         while !gone() {
             self.done.wait(&mut sleepers);
         }
         sleepers.caller = false;
+        begin.elapsed()
     }
 
     fn worker(&self, index: usize) {
         let mut seen = 0;
         loop {
             let fresh = || self.state.load(Ordering::SeqCst) / EPOCH != seen;
-            if !spin_until(fresh) {
+            // On an idle machine yielding costs nothing. On a full one it keeps a worker from taking a task just before its
+            // time is up, for which the caller would have to wait.
+            let politely = |spun| {
+                if spun > POLITE {
+                    std::thread::yield_now()
+                }
+            };
+            if !spin_until(fresh, politely) {
                 let mut sleepers = self.sleepers.lock();
                 sleepers.workers += 1;
                 while !fresh() {
@@ -251,10 +287,8 @@ impl Shared {
     }
 }
 
-/// Spins, ever more politely, until `ready` or until [`SPIN`] has passed; says which. On an idle machine yielding costs
-/// nothing. On a busy one it keeps a worker from taking a task just before its time is up, for which the caller would
-/// have to wait: such a machine does better with fewer threads.
-fn spin_until(ready: impl Fn() -> bool) -> bool {
+/// Spins until `ready` or until [`SPIN`] has passed; says which. Now and then calls `between` with how long it has spun.
+fn spin_until(ready: impl Fn() -> bool, between: impl Fn(Duration)) -> bool {
     for _ in 0..256 {
         if ready() {
             return true;
@@ -271,8 +305,7 @@ fn spin_until(ready: impl Fn() -> bool) -> bool {
         }
         match begin.elapsed() {
             elapsed if elapsed > SPIN => return ready(),
-            elapsed if elapsed > POLITE => std::thread::yield_now(),
-            _ => {}
+            elapsed => between(elapsed),
         }
     }
 }
@@ -316,6 +349,7 @@ mod tests {
         let pool = ThreadPool::new(2);
         for _ in 0..3 {
             std::thread::sleep(SPIN * 50);
+            wait_for_company(&pool);
             let threads = Mutex::new(std::collections::HashSet::new());
             pool.parallel_for(2, |_| {
                 threads.lock().insert(std::thread::current().id());
@@ -323,6 +357,37 @@ mod tests {
             });
             assert_eq!(threads.into_inner().len(), 2);
         }
+    }
+
+    /// Until workers are asked again.
+    fn wait_for_company(pool: &ThreadPool) {
+        while pool.turn.lock().is_alone() {
+            std::thread::sleep(SPIN);
+        }
+    }
+
+    /// Runs a loop of two tasks on two threads; the worker's takes so much longer.
+    fn stall(pool: &ThreadPool, time: Duration) {
+        let (caller, begun) = (std::thread::current().id(), AtomicU32::new(0));
+        pool.parallel_for(2, |_| {
+            begun.fetch_add(1, Ordering::SeqCst);
+            while begun.load(Ordering::SeqCst) < 2 {
+                std::thread::yield_now();
+            }
+            if std::thread::current().id() != caller {
+                std::thread::sleep(time);
+            }
+        });
+    }
+
+    #[test]
+    fn a_worker_that_lost_its_core_is_left_alone_for_a_while() {
+        let pool = ThreadPool::new(2);
+        stall(&pool, Duration::from_millis(200));
+        let caller = std::thread::current().id();
+        pool.parallel_for(100, |_| assert_eq!(std::thread::current().id(), caller));
+        wait_for_company(&pool);
+        stall(&pool, Duration::ZERO);
     }
 
     #[test]

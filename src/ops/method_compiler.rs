@@ -84,4 +84,8 @@ impl CompiledMethod for CompiledGraph {
         }
         Ok(())
     }
+
+    fn chunk(&self) -> Option<usize> {
+        Some(self.instance.compiled().max_chunk())
+    }
 }

@@ -74,6 +74,11 @@ pub trait CompiledMethod: Send {
     /// Does what the method's instructions do to its outputs and mutable buffers. What the memory of other values holds
     /// afterwards is not defined.
     fn run(&mut self, values: &mut MethodValues<'_>, observer: Option<StepObserver<'_>>) -> Result<()>;
+
+    /// Tokens that a call should take at most; see [`Module::chunk`](super::Module::chunk).
+    fn chunk(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// The values of a method while it runs: all inputs, outputs and planned tensors have their memory.

@@ -71,6 +71,13 @@ impl Method {
         }
     }
 
+    pub(super) fn chunk(&self) -> Option<usize> {
+        match &self.body {
+            Body::Instructions(_) => None,
+            Body::Compiled(compiled) => compiled.chunk(),
+        }
+    }
+
     fn run(&mut self, arena: &mut IoArena, recorder: Option<&mut Recorder>) -> Result<()> {
         self.bindings.before(arena, &mut self.values)?;
         let name = &self.info.name;

@@ -81,6 +81,12 @@ pub trait Module: Send {
     /// aligned to the element.
     fn output<'a>(&'a self, method: MethodId, index: usize, arena: &'a IoArena) -> Result<(Dims, &'a [u8])>;
 
+    /// How many tokens a call of a loaded method should take at most: longer calls work, but take more memory and no
+    /// less time for it. `None` when it makes no difference, or is not known.
+    fn chunk(&self, _method: MethodId) -> Option<usize> {
+        None
+    }
+
     /// Begins or ends to record where the time of executions goes. Does nothing where that cannot be recorded.
     fn set_profiling(&mut self, _on: bool) {}
 

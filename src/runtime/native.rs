@@ -178,6 +178,10 @@ impl Module for NativeModule {
         self.method(method)?.output(index, arena)
     }
 
+    fn chunk(&self, method: MethodId) -> Option<usize> {
+        self.method(method).ok()?.chunk()
+    }
+
     fn set_profiling(&mut self, on: bool) {
         self.recorder = on.then(Recorder::new);
     }

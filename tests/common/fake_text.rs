@@ -65,6 +65,8 @@ pub struct FakeText {
     pub logits: DType,
     pub planned_inputs: bool,
     pub planned_outputs: bool,
+    /// Tokens that a call should take at most.
+    pub chunk: Option<usize>,
     /// Tokens that come out at a position whatever the context is.
     pub forced: BTreeMap<usize, TokenId>,
     pub constants: BTreeMap<&'static str, Vec<Value>>,
@@ -80,6 +82,7 @@ impl Default for FakeText {
             logits: DType::F32,
             planned_inputs: false,
             planned_outputs: true,
+            chunk: None,
             forced: BTreeMap::new(),
             constants: BTreeMap::from([
                 ("get_max_seq_len", vec![Value::Int(64)]),
@@ -290,6 +293,10 @@ impl Module for FakeTextModule {
         }
         method.dims[index] = dims.to_vec();
         Ok(())
+    }
+
+    fn chunk(&self, _: MethodId) -> Option<usize> {
+        self.model.chunk
     }
 
     fn execute(&mut self, id: MethodId, arena: &mut IoArena) -> Result<()> {

@@ -80,8 +80,11 @@ impl TextModel {
         let (vocab, logits) = (prefill.vocab, prefill.format);
 
         let mut buffers = BufferAlloc::default();
-        let chunk = chunk(cached, &metadata);
-        let mut plan_runner = |io| TextDecoderRunner::plan(io, chunk, &mut buffers);
+        let stated = chunk(cached, &metadata);
+        let mut plan_runner = |io: TextIo| {
+            let best = module.chunk(io.id).unwrap_or(usize::MAX);
+            TextDecoderRunner::plan(io, stated.min(best), &mut buffers)
+        };
         let (prefill, decode) = (plan_runner(prefill)?, decode.map(plan_runner).transpose()?);
         let arena = buffers.allocate(if options.shared_buffer { Memory::RpcMem } else { Memory::ClientMem })?;
         let mut decoder = DecoderRunner::new(module, arena);
