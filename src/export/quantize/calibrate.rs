@@ -76,11 +76,12 @@ impl Calibration {
         codes: CodeType,
         method: RangeMethod,
     ) -> Result<Range, QuantizeError> {
-        let mut names = names.into_iter().peekable();
-        let first = names.peek().copied().unwrap_or_default();
-        let ranges = names.filter_map(|name| self.by_name.get(name).or_else(|| self.by_name.get(&of_all_heads(name))));
-        let ranges = ranges.map(|histogram| histogram.range(method, codes.max() as u32, codes.symmetric));
-        ranges.reduce(Range::union).ok_or_else(|| QuantizeError::NoRange(first.to_owned()))
+        let names: Vec<&str> = names.into_iter().collect();
+        let range = |histogram: &Histogram| histogram.range(method, codes.max() as u32, codes.symmetric);
+        let seen = names.iter().filter_map(|&name| self.by_name.get(name)).map(range).reduce(Range::union);
+        let parts = || names.iter().filter_map(|name| self.by_name.get(&of_all_heads(name))).map(range);
+        seen.or_else(|| parts().reduce(Range::union))
+            .ok_or_else(|| QuantizeError::NoRange(names.first().copied().unwrap_or_default().to_owned()))
     }
 }
 

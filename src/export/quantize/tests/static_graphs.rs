@@ -82,7 +82,7 @@ fn keys_and_values_share_an_encoding_with_the_cache_and_across_graphs() {
         for cache in ["k", "v"] {
             let mut all = seen.iter().filter(|(name, _)| *name == cache).map(|(_, quantization)| quantization);
             let first = all.next().unwrap();
-            assert!(all.all(|other| other == first), "{name} {bits} {cache}");
+            assert!(all.all(|other| other == first), "{name} {bits} {cache}: {seen:?}");
             let Some(Quantization::PerTensor { bits: have, encoding }) = first else { panic!("{first:?}") };
             assert_eq!(*have, bits);
             assert!(bits == 16 || encoding.zero_point == 128);
