@@ -1,7 +1,7 @@
 //! The wrappers of the C functions that compose graphs: a second part of [`QnnApi`], which running a model never calls.
 
 use super::lock::QnnLock;
-use super::result::{QnnApi, QnnError, entry};
+use super::result::{QnnApi, QnnError};
 use super::sys;
 use std::ffi::CString;
 
@@ -22,6 +22,12 @@ impl ConfigList {
     }
 }
 
+/// The function, which a library that only runs models may lack.
+fn composing<F>(function: Option<F>, call: &'static str) -> Result<F, QnnError> {
+    const NOT_SUPPORTED: u64 = 1000;
+    function.ok_or_else(|| QnnError::new(call, NOT_SUPPORTED).detail("this library lacks the function".to_owned()))
+}
+
 impl QnnApi {
     /// An empty context.
     ///
@@ -37,7 +43,9 @@ impl QnnApi {
         let mut context = std::ptr::null_mut();
         let mut list = ConfigList::new(configs);
         // SAFETY: the list outlives the call; the rest as the caller says.
-        let code = unsafe { entry!(self.contextCreate)(backend, device, list.as_mut_ptr(), &mut context) };
+        let code = unsafe {
+            composing(self.0.contextCreate, "QnnContext_create")?(backend, device, list.as_mut_ptr(), &mut context)
+        };
         self.check("QnnContext_create", code)?;
         Ok(context)
     }
@@ -53,7 +61,7 @@ impl QnnApi {
     ) -> Result<Vec<u8>, QnnError> {
         let mut size = 0;
         // SAFETY: the out-parameter is valid; the context as the caller says.
-        let code = unsafe { entry!(self.contextGetBinarySize)(context, &mut size) };
+        let code = unsafe { composing(self.0.contextGetBinarySize, "QnnContext_getBinarySize")?(context, &mut size) };
         self.check("QnnContext_getBinarySize", code)?;
         let too_large = || QnnError::new("QnnContext_getBinarySize", 1002).detail(format!("{size} bytes"));
         let mut binary = Vec::new();
@@ -61,7 +69,14 @@ impl QnnApi {
         binary.resize(size as usize, 0);
         let mut written = 0;
         // SAFETY: the buffer may be written for its length; the rest as the caller says.
-        let code = unsafe { entry!(self.contextGetBinary)(context, binary.as_mut_ptr().cast(), size, &mut written) };
+        let code = unsafe {
+            composing(self.0.contextGetBinary, "QnnContext_getBinary")?(
+                context,
+                binary.as_mut_ptr().cast(),
+                size,
+                &mut written,
+            )
+        };
         self.check("QnnContext_getBinary", code)?;
         binary.truncate(written.min(size) as usize);
         Ok(binary)
@@ -81,7 +96,9 @@ impl QnnApi {
         let mut graph = std::ptr::null_mut();
         let mut list = ConfigList::new(configs);
         // SAFETY: name and list outlive the call; the rest as the caller says.
-        let code = unsafe { entry!(self.graphCreate)(context, name.as_ptr(), list.as_mut_ptr(), &mut graph) };
+        let code = unsafe {
+            composing(self.0.graphCreate, "QnnGraph_create")?(context, name.as_ptr(), list.as_mut_ptr(), &mut graph)
+        };
         self.check("QnnGraph_create", code)?;
         Ok(graph)
     }
@@ -97,7 +114,9 @@ impl QnnApi {
         tensor: &mut sys::Qnn_Tensor_t,
     ) -> Result<(), QnnError> {
         // SAFETY: as the caller says.
-        self.check("QnnTensor_createGraphTensor", unsafe { entry!(self.tensorCreateGraphTensor)(graph, tensor) })
+        self.check("QnnTensor_createGraphTensor", unsafe {
+            composing(self.0.tensorCreateGraphTensor, "QnnTensor_createGraphTensor")?(graph, tensor)
+        })
     }
 
     /// Appends a node.
@@ -112,7 +131,7 @@ impl QnnApi {
         operation: sys::Qnn_OpConfig_t,
     ) -> Result<(), QnnError> {
         // SAFETY: as the caller says.
-        self.check("QnnGraph_addNode", unsafe { entry!(self.graphAddNode)(graph, operation) })
+        self.check("QnnGraph_addNode", unsafe { composing(self.0.graphAddNode, "QnnGraph_addNode")?(graph, operation) })
     }
 
     /// Compiles `graph`.
@@ -122,6 +141,8 @@ impl QnnApi {
     pub(super) unsafe fn graph_finalize(&self, _: &QnnLock, graph: sys::Qnn_GraphHandle_t) -> Result<(), QnnError> {
         let (profile, signal) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: profile and signal may be null; the graph as the caller says.
-        self.check("QnnGraph_finalize", unsafe { entry!(self.graphFinalize)(graph, profile, signal) })
+        self.check("QnnGraph_finalize", unsafe {
+            composing(self.0.graphFinalize, "QnnGraph_finalize")?(graph, profile, signal)
+        })
     }
 }

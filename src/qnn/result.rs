@@ -94,8 +94,6 @@ macro_rules! entry {
     };
 }
 
-pub(super) use entry;
-
 impl QnnApi {
     /// Takes over a table. The error is the name of an entry that it lacks.
     ///
@@ -107,17 +105,10 @@ impl QnnApi {
             ("backendCreate", table.backendCreate.is_some()),
             ("backendGetBuildId", table.backendGetBuildId.is_some()),
             ("backendFree", table.backendFree.is_some()),
-            ("contextCreate", table.contextCreate.is_some()),
-            ("contextGetBinarySize", table.contextGetBinarySize.is_some()),
-            ("contextGetBinary", table.contextGetBinary.is_some()),
             ("contextCreateFromBinary", table.contextCreateFromBinary.is_some()),
             ("contextFree", table.contextFree.is_some()),
-            ("graphCreate", table.graphCreate.is_some()),
-            ("graphAddNode", table.graphAddNode.is_some()),
-            ("graphFinalize", table.graphFinalize.is_some()),
             ("graphRetrieve", table.graphRetrieve.is_some()),
             ("graphExecute", table.graphExecute.is_some()),
-            ("tensorCreateGraphTensor", table.tensorCreateGraphTensor.is_some()),
             ("logCreate", table.logCreate.is_some()),
             ("logFree", table.logFree.is_some()),
             ("deviceCreate", table.deviceCreate.is_some()),
