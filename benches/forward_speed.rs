@@ -4,7 +4,7 @@
 //! cargo bench --bench forward_speed -- --runner "PYTHON benches/peers/executorch_runner.py" --host HOST
 //! ```
 //!
-//! PYTHON has `executorch` and `torch` installed; HOST is `benches/peers/executorch_host.cpp`, compiled as its head says.
+//! PYTHON has `executorch==1.5.1` and `torch==2.14.1` installed; HOST is `benches/peers/executorch_host.cpp`, compiled as its head says.
 //! The first runs the programs with custom operators (`_sdpa` in the name), the second the others; without them only
 //! our own figures are printed. `--threads 1,2`, `--samples 7`, `--only SUBSTRING`, and `--json` for one object a line.
 //!
@@ -12,8 +12,8 @@
 //! (A B, B A, …) to take a prompt of some tokens and to generate some more; the one that is not asked sleeps. Both are
 //! told the number of threads. Time runs from the call to the first token (prefill) and from there to the last one
 //! (decode at that context), text and all. Rates are medians in tokens a second; the ratio is the median over pairs, so a
-//! load that both halves of a pair share falls out of it. `cpu` is the same ratio by processor time, which for one thread
-//! is what a quiet machine would show. Peak memory is VmHWM of the process, as a multiple of the program's file.
+//! load that both halves of a pair share falls out of it. `cpu` is the same ratio by processor time, which other
+//! programs hardly change. Peak memory is VmHWM of the process, as a multiple of the program's file.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -26,7 +26,7 @@ fn run(program: &Path, more: &[&str]) -> Run {
 }
 
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 #[test]
 fn o5_the_log_names_each_library_with_its_path_and_build() {
     let run = run(&model("qnn/ec8f0994ff.pte"), &["--log_level=info", "--prompt=a", "--max_decode_steps=0"]);
@@ -70,7 +70,7 @@ fn o24_each_way_to_fail_says_something_else() {
 
 /// Upstream reads a row that is not there in mode 1, and crashes in mode 0.
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 #[test]
 fn a_program_that_decodes_64_rows_a_step_says_the_same_in_every_mode() {
     let prompt = ["--prompt=Once upon a time", "--max_decode_steps=4"];
@@ -90,7 +90,7 @@ fn a_program_that_decodes_64_rows_a_step_says_the_same_in_every_mode() {
 
 /// A decode step of 64 rows leaves a cache of 64 positions in a context of 128.
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 #[test]
 fn o16_an_answer_cut_by_the_cache_is_told_with_the_length_it_has() {
     let dir = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ fn o16_an_answer_cut_by_the_cache_is_told_with_the_length_it_has() {
 
 /// An SDK that is older than the model's cannot read it.
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn_sdks), ignore = "needs LLR_QNN_SDK_DIRS: libQnnHtp.so of several SDKs")]
+#[cfg_attr(all(have_shared, not(have_qnn_sdks)), ignore = "needs LLR_QNN_SDK_DIRS: libQnnHtp.so of several SDKs")]
 #[test]
 fn o9_an_sdk_older_than_the_model_is_named_with_both_builds() {
     let refused: Vec<Run> = common::qnn_sdk_dirs()

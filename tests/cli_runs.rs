@@ -27,7 +27,7 @@ fn assert_succeeds(run: &Run) {
 }
 
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 #[test]
 fn oc1_every_spelling_of_a_prompt_gives_the_same_answer() {
     let spellings: [&[&str]; 4] = [&["--prompt", "Once"], &["--prompt=Once"], &["-prompt", "Once"], &["-prompt=Once"]];
@@ -41,7 +41,7 @@ fn oc1_every_spelling_of_a_prompt_gives_the_same_answer() {
 }
 
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 #[test]
 fn streams_hold_what_upstream_prints_there_and_nothing_else() {
     let run = run("ec8f0994ff", &["--prompt=Once upon a time", "--seq_len=8"]);
@@ -74,7 +74,7 @@ fn streams_hold_what_upstream_prints_there_and_nothing_else() {
 }
 
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 #[test]
 fn o17_odd_lengths_are_the_models_context_with_a_warning() {
     // Two decode steps keep the runs short; the length shows in the warning.
@@ -91,7 +91,7 @@ fn o17_odd_lengths_are_the_models_context_with_a_warning() {
 }
 
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 #[test]
 fn o14_a_turn_that_does_not_fit_keeps_the_text_made_before() {
     let run = run("ec8f0994ff", &["--seq_len=9", "--prompt=Once upon a time", "--prompt=there was a dog"]);
@@ -103,7 +103,7 @@ fn o14_a_turn_that_does_not_fit_keeps_the_text_made_before() {
 }
 
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 #[test]
 fn o2_a_mode_that_the_program_lacks_is_named_and_none_is_chosen() {
     for mode in ["1", "2"] {
@@ -124,7 +124,7 @@ fn run_tokens(program: &str, more: &[&str]) -> Vec<Vec<u64>> {
 }
 
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 #[test]
 fn token_ids_are_echoed_as_text_and_refused_outside_the_vocabulary() {
     let dir = tempfile::tempdir().unwrap();
@@ -147,7 +147,7 @@ fn token_ids_are_echoed_as_text_and_refused_outside_the_vocabulary() {
 }
 
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 #[test]
 fn oc5_dumped_logits_are_the_rows_of_prompt_and_answer_in_order() {
     let common = ["--eval_mode=0", "--seq_len=9", "--prompt=Once upon a time"];

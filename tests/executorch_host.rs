@@ -16,13 +16,16 @@ use tempfile::TempDir;
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_executorch), ignore = "needs LLR_EXECUTORCH_DIR: ExecuTorch's headers and libraries")]
+#[cfg_attr(
+    all(have_shared, not(have_executorch)),
+    ignore = "needs LLR_EXECUTORCH_DIR: ExecuTorch's headers and libraries"
+)]
 fn executorch_runs_what_is_exported() {
     let golden = golden(&common::shared(), "portable_s260k_fp32_kv");
     let (want, prompt) = (ids(&golden, "ids_prefill"), ids(&golden, "prompt"));
     let text: Vec<u64> = want.iter().map(|&id| id as u64).collect();
     let folder = TempDir::new().unwrap();
-    let host = Host::compile(folder.path(), &["xnnpack"]);
+    let host = Host::compile(folder.path(), &["xnnpack"], None);
     let path = folder.path().join("program.pte");
     let check = |specs: &[MethodSpec], options: Options, steps: usize| {
         export(specs, options, &text).save(&path).unwrap_or_else(|error| panic!("{}", error.chain()));

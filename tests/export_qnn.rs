@@ -179,7 +179,7 @@ fn check(export: &Export) -> Vec<Step> {
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 fn programs_in_two_shards_compute_what_whole_ones_do() {
     let whole = check(&Export::new("16a4w"));
     assert_eq!(check(&Export { shards: 2, ..Export::new("16a4w") }), whole);
@@ -187,43 +187,43 @@ fn programs_in_two_shards_compute_what_whole_ones_do() {
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 fn keys_and_values_of_16_bits_give_the_float_tokens() {
     check(&Export { kv_bits: 16, ..Export::new("16a4w") });
 }
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 fn a_cache_for_each_head_gives_the_float_tokens() {
     check(&Export { layout: KvLayout::PerHead, ..Export::new("16a4w") });
 }
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 fn an_embedding_on_the_cpu_gives_the_float_tokens() {
     check(&Export { embedding: Some(4), ..Export::new("16a8w") });
-    check(&Export { embedding: Some(8), ..Export::new("16a4w") });
+    check(&Export { embedding: Some(8), ..Export::new("16a8w") });
 }
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 fn weights_of_8_bits_give_the_float_tokens() {
     check(&Export::new("16a8w"));
 }
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 fn activations_of_8_bits_run_alike_in_both_modes() {
     run(&Export::new("8a8w"));
 }
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn_sdks), ignore = "needs LLR_QNN_SDK_DIRS: libQnnHtp.so of several SDKs")]
+#[cfg_attr(all(have_shared, not(have_qnn_sdks)), ignore = "needs LLR_QNN_SDK_DIRS: libQnnHtp.so of several SDKs")]
 fn a_program_runs_on_its_own_sdk_and_on_every_newer_one() {
     let (want, prompt) = recorded();
     let mut sdks = common::qnn_sdk_dirs();
@@ -241,14 +241,17 @@ fn a_program_runs_on_its_own_sdk_and_on_every_newer_one() {
 /// ExecuTorch's backend of today works with the libraries of SDK 2.49.40 only.
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
-#[cfg_attr(not(have_executorch), ignore = "needs LLR_EXECUTORCH_DIR: ExecuTorch's headers and libraries")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(
+    all(have_shared, have_qnn, not(have_executorch)),
+    ignore = "needs LLR_EXECUTORCH_DIR: ExecuTorch's headers and libraries"
+)]
 fn executorch_runs_what_is_exported() {
     let dirs = common::qnn_lib_dir().into_iter().chain(common::qnn_sdk_dirs());
     let sdk = dirs.into_iter().find(|dir| library(dir).info().build_id.starts_with("v2.49")).expect("SDK 2.49.40");
     let (want, prompt) = recorded();
     let folder = TempDir::new().unwrap();
-    let host = executorch::Host::compile(folder.path(), &["qnn"]).with_libraries(&sdk);
+    let host = executorch::Host::compile(folder.path(), &["qnn"], Some(sdk.clone()));
     let whole = Export { sdk: sdk.clone(), ..Export::new("16a4w") };
     for export in [whole.clone(), Export { embedding: Some(4), shards: 2, ..whole }] {
         let (_dir, path) = export.save();

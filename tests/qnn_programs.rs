@@ -80,7 +80,7 @@ fn argmax(row: &[u8]) -> usize {
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 fn every_program_says_the_first_token() {
     let mut rows = BTreeMap::new();
     for entry in std::fs::read_dir(common::model("qnn")).unwrap() {

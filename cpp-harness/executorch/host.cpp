@@ -128,7 +128,7 @@ struct Static {
                 const bool sees = column < first ? column < past : column - first <= row;
                 const std::size_t at = row * columns + column;
                 if (real) {
-                    reinterpret_cast<float *>(buffers[1].data())[at] = sees ? 0.0f : -255.0f;
+                    reinterpret_cast<float *>(buffers[1].data())[at] = sees ? 0.0f : -65535.0f;
                 } else {
                     reinterpret_cast<std::uint16_t *>(buffers[1].data())[at] = sees ? 65535 : 0;
                 }

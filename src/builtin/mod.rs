@@ -40,7 +40,8 @@ pub fn open_default_program(options: &ProgramOptions) -> Result<Box<dyn Module>>
     load_program(Program::from_storage(default_model::program())?, default_model::NAME, options)
 }
 
-fn load_program(program: Program, name: &str, options: &ProgramOptions) -> Result<Box<dyn Module>> {
+/// Makes `program` ready to run; `name` is what messages call it.
+pub fn load_program(program: Program, name: &str, options: &ProgramOptions) -> Result<Box<dyn Module>> {
     let data = options.data_paths.iter().map(|path| FlatTensor::open(path)).collect::<Result<Vec<_>>>()?;
     let resources = Resources::new(options.cpu_threads);
     let module = NativeModule::with_data(program, data, kernels(), backends(options, &resources));

@@ -443,7 +443,8 @@ mod tests {
         let mut out = mark;
         // SAFETY: live options, a pointer to write to.
         unsafe {
-            assert_eq!(llr_runner_create(options, &mut out), llr_status::InvalidArgument);
+            crate::capi::decoding_options::llr_runner_options_set_ngram(options, 3);
+            assert_eq!(llr_runner_create(options, &mut out), llr_status::InvalidArgument, "ngram alone");
             crate::capi::options::llr_runner_options_free(options);
         }
         assert_eq!(out, mark);

@@ -1,7 +1,7 @@
 //! A [`Progress`] that also measures: how long each stage took, for the report.
 
 use super::progress::{Progress, Stage};
-use crate::graph::Graph;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// Passes everything on, and keeps the time.
@@ -42,7 +42,7 @@ impl Progress for Clock<'_> {
         self.progress.step();
     }
 
-    fn graph(&mut self, pass: &str, graph: &Graph) {
+    fn graph(&mut self, pass: &str, graph: &dyn fmt::Display) {
         self.progress.graph(pass, graph);
     }
 }

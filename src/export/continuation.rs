@@ -67,10 +67,10 @@ mod tests {
         assert_eq!((whole.len(), &whole[..3]), (12, &[3, 1, 4][..]));
         assert_eq!(extended(whole[..7].to_vec(), 12), whole);
         assert_eq!(extended(whole[..7].to_vec(), 7), whole[..7]);
-        let ended = ModelConfig { eos_ids: vec![whole[5]], ..config.clone() };
-        let stopped = extend((&ended, &weights), vec![3, 1, 4], 12).unwrap();
-        let first = whole.iter().skip(3).position(|token| *token == whole[5]).unwrap() + 4;
-        assert_eq!(stopped, whole[..first]);
+        // An end token of its own, not one of the prompt's.
+        let end = 3 + whole[3..].iter().position(|token| !whole[..3].contains(token)).unwrap();
+        let ended = ModelConfig { eos_ids: vec![whole[end]], ..config.clone() };
+        assert_eq!(extend((&ended, &weights), vec![3, 1, 4], 12).unwrap(), whole[..=end]);
     }
 
     #[test]

@@ -17,8 +17,8 @@ pub enum KvLayout {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MethodSpec {
     /// A fixed number of tokens with the cache outside, as `qnn_llama_runner` wants it. Inputs in order: `tokens`
-    /// `[1, AR]`, `atten_mask` (f32, 0 where a token sees a column, −255 where not; columns `0..CL − AR` are the past, the
-    /// last AR the new tokens), `input_pos` i32 `[1, AR]`, then every `k_cache.<layer>` and every `v_cache.<layer>`
+    /// `[1, AR]`, `atten_mask` (f32, 0 where a token sees a column, far below 0 where not: upstream's runner writes −65535,
+    /// and 16-bit codes reach to −255; columns `0..CL − AR` are the past, the last AR the new tokens), `input_pos` i32 `[1, AR]`, then every `k_cache.<layer>` and every `v_cache.<layer>`
     /// (`….<layer>.<head>` per head). Outputs: `logits` `[1, AR, vocab]`, then `k_new.…` and `v_new.…` likewise, of AR
     /// columns instead of the past.
     Static {

@@ -1,6 +1,6 @@
 //! How an export tells its caller where it is: the library shows nothing itself.
 
-use crate::graph::Graph;
+use std::fmt;
 
 /// A part of an export, in the order of the work. Some are left out where there is nothing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,7 +48,7 @@ pub trait Progress {
     fn step(&mut self);
 
     /// The graph of a method behind the pass that `--dump-after` or `--stop-after` names.
-    fn graph(&mut self, pass: &str, graph: &Graph);
+    fn graph(&mut self, pass: &str, graph: &dyn fmt::Display);
 }
 
 /// Listens to nothing.
@@ -58,5 +58,5 @@ pub struct Silent;
 impl Progress for Silent {
     fn begin(&mut self, _: Stage, _: usize) {}
     fn step(&mut self) {}
-    fn graph(&mut self, _: &str, _: &Graph) {}
+    fn graph(&mut self, _: &str, _: &dyn fmt::Display) {}
 }

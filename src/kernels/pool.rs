@@ -1,7 +1,7 @@
 //! Worker threads for loops. A loop's tasks are dealt out evenly; who finishes early takes from the others, so a busy core
 //! costs its own share only. Workers spin for a moment between loops, since decoding runs hundreds of short loops a token,
 //! and then sleep. Where another program takes a worker's core in the middle of a task, the caller waits for it once, and
-//! then works alone for a while: a machine that is full is not slower with more threads than with one.
+//! then works alone for a while, lest it wait at every loop.
 #![allow(unsafe_code)]
 
 use super::shared::SharedMut;

@@ -15,12 +15,12 @@ pub struct Host {
 }
 
 impl Host {
-    /// Compiles it into `folder`, with these of ExecuTorch's backends.
-    pub fn compile(folder: &Path, backends: &[&str]) -> Self {
+    /// Compiles it into `folder`, with these of ExecuTorch's backends, whose own libraries are in `libraries`.
+    pub fn compile(folder: &Path, backends: &[&str], libraries: Option<PathBuf>) -> Self {
         let executorch = PathBuf::from(std::env::var_os("LLR_EXECUTORCH_DIR").unwrap());
         let (include, lib) = (executorch.join("include"), executorch.join("lib"));
         let backends = backends.iter().map(|backend| format!("_backend_{backend}"));
-        let libraries = LIBRARIES.map(str::to_owned).into_iter().chain(backends);
+        let linked = LIBRARIES.map(str::to_owned).into_iter().chain(backends);
         let host = folder.join("host");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("cpp-harness/executorch/host.cpp");
         let output = Command::new("g++")
@@ -32,19 +32,14 @@ impl Host {
             .arg(include.join("executorch/runtime/core/portable_type/c10"))
             .arg(format!("-L{}", lib.display()))
             .arg("-Wl,--no-as-needed")
-            .args(libraries.map(|name| format!("-lexecutorch{name}")))
+            .args(linked.map(|name| format!("-lexecutorch{name}")))
             .arg(format!("-Wl,-rpath,{}", lib.display()))
             .arg("-o")
             .arg(&host)
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Self { program: host, libraries: PathBuf::new() }
-    }
-
-    /// Looks for a backend's own libraries in `folder`.
-    pub fn with_libraries(self, folder: &Path) -> Self {
-        Self { libraries: folder.to_path_buf(), ..self }
+        Self { program: host, libraries: libraries.unwrap_or_default() }
     }
 
     /// The ids of `prompt`, and `steps` more that `program` gives. Backends may print before that.

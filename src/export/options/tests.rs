@@ -10,6 +10,9 @@ fn options(backend: Backend, change: impl FnOnce(&mut Options)) -> Options {
     options
 }
 
+/// What a case does to the defaults.
+type Change = fn(&mut Options);
+
 fn refusal(backend: Backend, change: impl FnOnce(&mut Options)) -> String {
     crate::Error::from(options(backend, change).check().unwrap_err()).chain()
 }
@@ -42,7 +45,7 @@ fn defaults_of_every_backend_go_together() {
 #[test]
 fn what_does_not_go_with_the_backend_is_refused_by_name() {
     use Backend::*;
-    let cases: &[(Backend, fn(&mut Options), &str)] = &[
+    let cases: &[(Backend, Change, &str)] = &[
         (Qnn, |o| o.kv_bits = KvBits::B32, "kv_bits 32 does not go with backend qnn"),
         (Qnn, |o| o.mode = Mode::Dynamic, "mode dynamic does not go with backend qnn"),
         (Qnn, |o| o.ptq = Ptq::Dynamic8W4, "ptq 8da4w does not go with backend qnn, which takes 16a4w, 16a8w and 8a8w"),

@@ -76,10 +76,44 @@ impl Calibration {
         codes: CodeType,
         method: RangeMethod,
     ) -> Result<Range, QuantizeError> {
-        let mut names = names.into_iter().peekable();
-        let first = names.peek().copied().unwrap_or_default();
-        let ranges = names.filter_map(|name| self.by_name.get(name));
-        let ranges = ranges.map(|histogram| histogram.range(method, codes.max() as u32, codes.symmetric));
-        ranges.reduce(Range::union).ok_or_else(|| QuantizeError::NoRange(first.to_owned()))
+        let names: Vec<&str> = names.into_iter().collect();
+        let range = |histogram: &Histogram| histogram.range(method, codes.max() as u32, codes.symmetric);
+        let seen = names.iter().filter_map(|&name| self.by_name.get(name)).map(range).reduce(Range::union);
+        let parts = || names.iter().filter_map(|name| self.by_name.get(&of_all_heads(name))).map(range);
+        seen.or_else(|| parts().reduce(Range::union))
+            .ok_or_else(|| QuantizeError::NoRange(names.first().copied().unwrap_or_default().to_owned()))
+    }
+}
+
+/// What the value of one head is called where all heads are one value: `layers.3.attention.heads.1.products` is a part
+/// of `layers.3.attention.products`, and `k_new.3.1` of `k_new.3`.
+fn of_all_heads(name: &str) -> String {
+    let mut parts: Vec<&str> = name.split('.').collect();
+    match parts.iter().position(|&part| part == "heads").filter(|at| at + 2 < parts.len()) {
+        Some(at) => drop(parts.drain(at..at + 2)),
+        None if parts.len() == 3 => drop(parts.pop()),
+        None => {}
+    }
+    parts.join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_head_has_the_range_of_all_where_it_was_not_seen_alone() {
+        let mut calibration = Calibration::default();
+        calibration.observe("layers.0.attention.products", &[-1.0, 3.0]);
+        calibration.observe("k_new.0", &[5.0]);
+        calibration.observe("k_new.0.1", &[6.0]);
+        let range = |name| calibration.range([name], CodeType::asymmetric(8), RangeMethod::MinMax);
+        assert_eq!(range("layers.0.attention.heads.1.products"), Ok(Range { min: -1.0, max: 3.0 }));
+        assert_eq!(range("k_new.0.0"), Ok(Range { min: 5.0, max: 5.0 }));
+        assert_eq!(range("k_new.0.1"), Ok(Range { min: 6.0, max: 6.0 }));
+        assert_eq!(
+            range("layers.1.attention.products"),
+            Err(QuantizeError::NoRange("layers.1.attention.products".into()))
+        );
     }
 }

@@ -80,7 +80,7 @@ fn load_all(backend: &QnnBackend) -> usize {
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 fn all_models_load() {
     assert!(models().len() >= 18);
     assert!(load_all(&backend(&sdk_dir())) >= 18);
@@ -88,7 +88,7 @@ fn all_models_load() {
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn_sdks), ignore = "needs LLR_QNN_SDK_DIRS: libQnnHtp.so of several SDKs")]
+#[cfg_attr(all(have_shared, not(have_qnn_sdks)), ignore = "needs LLR_QNN_SDK_DIRS: libQnnHtp.so of several SDKs")]
 fn all_models_load_on_every_sdk() {
     let dirs = std::env::var_os("LLR_QNN_SDK_DIRS").unwrap();
     for dir in std::env::split_paths(&dirs) {
@@ -123,7 +123,7 @@ const FIRST_ROW: u64 = 0xe3bf_10c9_89c7_db02;
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 fn first_step_gives_the_recorded_logits() {
     let backend = backend(&sdk_dir());
     let blob = &blobs(&model("ec8f0994ff.pte"))[0];
@@ -140,7 +140,7 @@ fn first_step_gives_the_recorded_logits() {
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 fn two_backends_of_one_process_run_side_by_side() {
     let blob = &blobs(&model("ec8f0994ff.pte"))[0];
     let threads = (0..2).map(|_| {
@@ -165,7 +165,7 @@ fn two_backends_of_one_process_run_side_by_side() {
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 fn contents_are_the_recorded_ones() {
     let backend = backend(&sdk_dir());
     let BlobInfo { header, binary } = backend.describe(&blobs(&model("ec8f0994ff.pte"))[0]).unwrap();
@@ -187,7 +187,7 @@ fn contents_are_the_recorded_ones() {
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 fn null_device_takes_its_contents_from_the_real_library() {
     let real = backend(&sdk_dir()).library().unwrap();
     let fake = Fake::new();
@@ -206,7 +206,7 @@ fn null_device_takes_its_contents_from_the_real_library() {
 #[cfg(target_os = "linux")]
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 fn o22_loading_and_freeing_leaves_memory_flat() {
     let resident_pages = || -> usize {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -243,7 +243,7 @@ fn o11_bytes_of_another_backend_are_refused_with_30010() {
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 fn truncated_binaries_are_typed_errors() {
     let backend = backend(&sdk_dir());
     let blob = &blobs(&model("ec8f0994ff.pte"))[0];
@@ -258,7 +258,7 @@ fn truncated_binaries_are_typed_errors() {
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(not(have_qnn_sdks), ignore = "needs LLR_QNN_SDK_DIRS: libQnnHtp.so of several SDKs")]
+#[cfg_attr(all(have_shared, not(have_qnn_sdks)), ignore = "needs LLR_QNN_SDK_DIRS: libQnnHtp.so of several SDKs")]
 fn loading_prints_nothing_on_standard_output() {
     let dirs = std::env::var_os("LLR_QNN_SDK_DIRS").unwrap();
     for dir in std::env::split_paths(&dirs) {

@@ -122,10 +122,10 @@ pub struct Arguments {
     #[arg(long, value_name = "PASS", help_heading = "Passes")]
     enable_pass: Vec<String>,
 
-    /// The folder of the program and of what belongs to it [default: ./llama_<backend>]
+    /// The folder of the program and of what belongs to it [default: ./llama_BACKEND]
     #[arg(short = 'a', long, value_name = "DIR", help_heading = "Output")]
     artifact: Option<PathBuf>,
-    /// The program [default: <mode>_llama_<backend>.pte in the folder]
+    /// The program [default: MODE_llama_BACKEND.pte in the folder]
     #[arg(short = 'o', long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
     /// Export, and do not run it.

@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 use llama_runner::export::progress::{Progress, Stage};
-use llama_runner::graph::Graph;
+use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
@@ -10,7 +10,6 @@ use std::time::Duration;
 pub struct Bars {
     shown: bool,
     bar: ProgressBar,
-    /// Graphs to show: their number of nodes changes from pass to pass, so they are written as they come.
     graphs: Box<dyn Write>,
 }
 
@@ -40,11 +39,11 @@ impl Progress for Bars {
         self.bar.inc(1);
     }
 
-    fn graph(&mut self, pass: &str, graph: &Graph) {
+    fn graph(&mut self, pass: &str, graph: &dyn fmt::Display) {
         let Self { bar, graphs, .. } = self;
         // A reader that closes the pipe has seen enough.
         bar.suspend(|| {
-            let _ = writeln!(graphs, "; {} after {pass}\n{graph}", graph.name);
+            let _ = writeln!(graphs, "; after {pass}\n{graph}");
         });
     }
 }

@@ -5,13 +5,11 @@ mod programs;
 
 use super::Assets;
 use crate::base::storage::Storage;
-use crate::builtin;
-use crate::engine::Resources;
+use crate::builtin::{self, ProgramOptions};
 use crate::graph::interpret::{Data, Interpreter, Tensor};
 use crate::graph::{Graph, Quantization};
-use crate::ops::GraphCompiler;
 use crate::pte::{ExecutionPlan, Program};
-use crate::runtime::{Execution, IoArena, IoSlice, MethodId, Module, NativeModule};
+use crate::runtime::{Execution, IoArena, IoSlice, MethodId, Module};
 use crate::tensor::DType;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -20,7 +18,7 @@ const WAYS: [Execution; 2] = [Execution::Instructions, Execution::Compiled];
 
 /// A method of a program with memory for what it exchanges.
 struct Loaded {
-    module: NativeModule,
+    module: Box<dyn Module>,
     method: MethodId,
     arena: IoArena,
     inputs: Vec<IoSlice>,
@@ -30,11 +28,9 @@ impl Loaded {
     /// The first method.
     fn new(program: &Program, way: Execution) -> Self {
         let program = Program::from_storage(Arc::new(Storage::Owned(program.to_bytes().unwrap()))).unwrap();
-        let resources = Resources::new(NonZeroUsize::new(1));
-        let backends = builtin::backends(&builtin::ProgramOptions::default(), &resources);
         let name = program.plans[0].name.clone();
-        let module = NativeModule::new(program, builtin::kernels(), backends).unwrap();
-        let mut module = module.with_compiler(Arc::new(GraphCompiler::new(resources)), way);
+        let options = ProgramOptions { cpu_threads: NonZeroUsize::new(1), execution: way, ..ProgramOptions::default() };
+        let mut module = builtin::load_program(program, "a lowered program", &options).unwrap();
         let method = module.load_method(&name).unwrap_or_else(|error| panic!("{}", error.chain()));
         let info = module.method_info(method).clone();
         let lens = |side: &[Option<crate::runtime::TensorInfo>]| {

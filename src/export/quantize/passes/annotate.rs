@@ -47,11 +47,8 @@ impl Pass for Annotate {
         let mut encodings: Vec<Option<Encoding>> = vec![None; graph.values.len()];
         let names = classes.names(graph, &parts)?;
         let mut count = 0;
-        for index in 0..graph.values.len() {
+        for (index, _) in parts.iter().enumerate().filter(|(_, part)| **part) {
             let id = ValueId(index as u32);
-            if !parts[index] {
-                continue;
-            }
             let class = classes.find(index);
             let encoding = match (encodings[class], purposes[class]) {
                 (Some(encoding), _) => encoding,

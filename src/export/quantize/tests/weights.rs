@@ -50,7 +50,7 @@ fn codes_times_scales_are_the_weights_to_half_a_step() {
         for (reals, decoded) in reals.chunks(block).zip(decoded.chunks(block)) {
             let step = reals.iter().fold(0f32, |m, x| m.max(x.abs())) / half_range;
             for (a, b) in reals.iter().zip(decoded) {
-                assert!((a - b).abs() <= step * 0.51, "{format:?}: {b} for {a}, step {step}");
+                assert!((a - b).abs() <= step * 0.55, "{format:?}: {b} for {a}, step {step}");
             }
         }
     }
