@@ -1,4 +1,5 @@
 //! A C++ program on ExecuTorch's own libraries, which the environment variable `LLR_EXECUTORCH_DIR` says where to find.
+#![allow(dead_code)] // Each test program uses its own part.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
