@@ -13,6 +13,7 @@ use super::stream::{Stream, llr_token_callback};
 use crate::builtin::{self, default_model};
 use crate::error::Result;
 use crate::runner::{Canceller, GenerationConfig, Prompt, Runner};
+use crate::runtime::HostModule;
 use crate::tokenizer;
 use parking_lot::Mutex;
 use std::ffi::{c_char, c_void};
@@ -61,10 +62,11 @@ impl llr_runner {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
             let mut options = self.plan.runner.clone();
             options.load_started_ms = i64::try_from(now).ok();
-            let program = match &self.plan.model_path {
-                Some(path) => builtin::open_program(path, &self.plan.program),
-                None => builtin::open_default_program(&self.plan.program),
-            }?;
+            let program = match (&self.plan.host, &self.plan.model_path) {
+                (Some(host), _) => Box::new(HostModule::open(host)?),
+                (None, Some(path)) => builtin::open_program(path, &self.plan.program)?,
+                (None, None) => builtin::open_default_program(&self.plan.program)?,
+            };
             let tokenizer = match &self.plan.tokenizer_path {
                 Some(path) => tokenizer::load(path),
                 None => tokenizer::from_bytes(default_model::TOKENIZER, Path::new(default_model::NAME)),
@@ -359,6 +361,7 @@ mod tests {
     fn runner_of_nothing() -> *mut llr_runner {
         let nowhere = PathBuf::from("nowhere");
         let plan = Plan {
+            host: None,
             model_path: Some(nowhere.join("model.pte")),
             tokenizer_path: Some(nowhere.join("tokenizer.bin")),
             program: Default::default(),
