@@ -315,7 +315,7 @@ unsafe extern "C" fn load_method(module: *mut c_void, name: *const c_char, len: 
             }
         }
         for (index, output) in outputs.iter().enumerate() {
-            if let (Some(output), false) = (output, info.outputs[index].as_ref().unwrap().planned) {
+            if let Some(output) = output {
                 module.bind_output(id, index, arena, output.inside)?;
             }
         }
