@@ -53,8 +53,8 @@ impl Host {
     /// [`HostError::NoTable`], [`HostError::TableSize`], [`HostError::TableVersion`], [`HostError::CallbackMissing`].
     ///
     /// # Safety
-    /// `table` is NULL or points to a table that is at least as long as its `struct_size` says, whose callbacks do with
-    /// `module` what [`HostTable`] says, on any thread, until `release` was called.
+    /// `table` is NULL or points to a table's first two fields and to as many bytes as the first of them says; its
+    /// callbacks do with `module` what [`HostTable`] says, on any thread, until `release` was called.
     pub unsafe fn new(table: *const HostTable, module: *mut c_void) -> Result<Arc<Self>, HostError> {
         if table.is_null() || !table.is_aligned() {
             return Err(HostError::NoTable);

@@ -58,7 +58,7 @@ pub struct HostValue {
 pub struct HostTensor {
     /// sizeof(llr_module_tensor) of the library; what lies beyond must not be written.
     pub struct_size: usize,
-    /// Element type: ExecuTorch's ScalarType number (0 u8, 3 i32, 4 i64, 6 f32, 27 u16, …), or LLR_MODULE_NO_TENSOR.
+    /// Element type: ExecuTorch's ScalarType number (0 u8, 3 i32, 4 i64, 6 f32, 27 u16 and so on), or LLR_MODULE_NO_TENSOR.
     pub dtype: i32,
     /// LLR_MODULE_TENSOR_* flags; not looked at by `output`.
     pub flags: u32,
