@@ -72,8 +72,6 @@ pub enum RunnerError {
     LookaheadSizes { ngram: usize, window: usize, gcap: usize },
     #[error("lookahead feeds (window + gcap) * (ngram - 1) = {rows} tokens a step, the decode method takes {ar}")]
     LookaheadRows { rows: usize, ar: usize },
-    #[error("shared_buffer needs RpcMem from libcdsprpc.so, which this build does not load")]
-    SharedBuffer,
     #[error("the buffers of this program need more memory than can be addressed")]
     TooLarge,
 }
@@ -86,8 +84,7 @@ impl From<RunnerError> for Error {
             StatedLength { .. } | NoContextLength => Status::InvalidProgram,
             ContextExceeded { .. } => Status::ContextExceeded,
             OnlyAtStart { .. } | Poisoned => Status::InvalidState,
-            SharedBuffer
-            | NoLogitsScale
+            NoLogitsScale
             | LookaheadNeedsCache
             | StaticMethod { .. }
             | TextMethod { .. }

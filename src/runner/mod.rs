@@ -30,7 +30,7 @@ mod text;
 mod token_generator;
 mod turn;
 
-pub use config::{EvalMode, GenerationConfig, KvUpdater, LookaheadConfig, Prompt, RunnerOptions};
+pub use config::{EvalMode, GenerationConfig, KvUpdater, LookaheadConfig, Prompt, RunnerOptions, SharedBuffer};
 pub use error::RunnerError;
 pub use event::{FinishReason, Generation, LogitsRow, TokenEvent};
 pub use family::{CacheMode, FAMILIES, Family};

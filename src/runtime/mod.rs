@@ -17,7 +17,9 @@ mod module;
 mod native;
 mod profile;
 mod retype;
+mod rpc_mem;
 mod shared_buffers;
+mod shared_memory;
 mod tensor;
 mod value;
 
@@ -34,5 +36,7 @@ pub use memory::MAX_PLANNED_BYTES;
 pub use module::{MethodId, MethodInfo, Module, TensorInfo};
 pub use native::NativeModule;
 pub use profile::{MAX_PROFILE_EVENTS, Profile, ProfileEvent, ProfileKind};
+pub use rpc_mem::{RpcMem, RpcMemError};
+pub use shared_memory::{SharedMemory, Unshared};
 pub use tensor::Tensor;
 pub use value::Value;
