@@ -364,6 +364,36 @@ typedef int32_t llr_kv_updater;
 #endif // __cplusplus
 
 /**
+ * Whether the model's inputs, outputs and cache lie in memory shared with the DSP (libcdsprpc.so), so that nothing is
+ * copied to it and back.
+ */
+enum llr_shared_buffer
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * They lie on the heap. The default.
+     */
+    LLR_SHARED_BUFFER_OFF = 0,
+    /**
+     * They do where libcdsprpc.so and QNN allow it, else they are copied, and a line of the log says why.
+     */
+    LLR_SHARED_BUFFER_PREFER = 1,
+    /**
+     * They do, or it is an error.
+     */
+    LLR_SHARED_BUFFER_REQUIRE = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum llr_shared_buffer llr_shared_buffer;
+#else
+typedef int32_t llr_shared_buffer;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
  * What a stream callback answers. Any other number stops the turn, and the call fails with
  * LLR_STATUS_INVALID_ARGUMENT.
  */
@@ -782,16 +812,19 @@ llr_status llr_runner_options_add_extra_eos(llr_runner_options *options,
                                             uint64_t token);
 
 /**
- * Puts the model's inputs and outputs into memory shared with the DSP. Default: false.
+ * Whether the model's inputs and outputs lie in memory shared with the DSP, an llr_shared_buffer. libcdsprpc.so is
+ * looked for where the environment variable LLR_RPCMEM_LIB says (the file or its directory); without it, on the loader's
+ * search path and in Android's vendor directory. Default: LLR_SHARED_BUFFER_OFF. With LLR_SHARED_BUFFER_REQUIRE,
+ * llr_runner_load fails when there is no such memory, and the first step when QNN does not take a tensor in it.
  *
- * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, unknown number).
  *
  * # Safety
  * `options` is NULL or live.
  */
 LLR_API
 llr_status llr_runner_options_set_shared_buffer(llr_runner_options *options,
-                                                bool shared_buffer);
+                                                int32_t shared_buffer);
 
 /**
  * Lookahead decoding: length of a guessed n-gram. Default: none; LLR_EVAL_MODE_LOOKAHEAD needs it.

@@ -10,6 +10,14 @@ pub fn qnn_lib_dir() -> Option<PathBuf> {
     std::env::var_os(QNN_LIB_DIR).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
+/// `libcdsprpc.so`, or the directory that holds it.
+pub const RPCMEM_LIB: &str = "LLR_RPCMEM_LIB";
+
+/// The path named by [`RPCMEM_LIB`]; an empty value counts as unset.
+pub fn rpcmem_lib() -> Option<PathBuf> {
+    std::env::var_os(RPCMEM_LIB).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
 /// How methods are executed where no option says: `auto`, `compiled` or `instructions`.
 pub const EXECUTION: &str = "LLR_EXECUTION";
 
