@@ -44,7 +44,7 @@ pub mod sys;
 mod tensor_info;
 mod version;
 
-pub use backend::{BlobInfo, DelegateError, QnnBackend, QnnOptions};
+pub use backend::{BlobInfo, DelegateError, QNN_BACKEND, QnnBackend, QnnOptions};
 pub use binary_info::{BinaryInfo, GraphInfo, InfoError, spill_fill_bytes};
 pub use binding::BindingError;
 pub use blob::{BlobError, DelegateBlob, Layout};

@@ -7,6 +7,7 @@ mod delegate;
 mod error;
 mod executor;
 mod external;
+mod host_module;
 mod io_arena;
 mod kernel;
 mod kernel_args;
@@ -30,6 +31,11 @@ pub use compiled::{
 pub use delegate::{Backend, BackendRegistry, Delegate, DelegateInit, RetypedArg};
 pub use error::{Missing, RuntimeError, Side};
 pub use executor::MAX_INSTRUCTIONS;
+pub use host_module::{
+    Host, HostError, HostModule, HostPlace, HostTable, HostTensor, HostValue, HostValueKind, LLR_MODULE_MAX_RANK,
+    LLR_MODULE_NO_TENSOR, LLR_MODULE_TABLE_VERSION, LLR_MODULE_TENSOR_DYNAMIC, LLR_MODULE_TENSOR_PLANNED,
+    LLR_MODULE_TENSOR_QUANTIZED, OpenHostModule, open_adapter,
+};
 pub use io_arena::{IoArena, IoSlice};
 pub use kernel::{Kernel, KernelRegistry};
 pub use kernel_args::{Inputs, KernelArgs};

@@ -3,6 +3,7 @@
 use crate::gflags::{Flag, Kind, Parsed};
 use crate::log_line;
 use llama_runner::base::log::Level;
+use llama_runner::builtin::Runtime;
 use llama_runner::runner::{EvalMode, KvUpdater, LookaheadConfig, RunnerOptions, SharedBuffer};
 use llama_runner::{Error, Result, Status};
 use std::path::PathBuf;
@@ -34,6 +35,8 @@ pub const FLAGS: &[Flag] = &[
     Flag { name: "seed", kind: Kind::Int32, default: "0", help: "Seed of the sampler at a temperature above 0." },
     Flag { name: "trace_path", kind: Kind::Text, default: "", help: "Where a JSON line for each token is written." },
     Flag { name: "qnn_lib_dir", kind: Kind::Text, default: "", help: "Directory of libQnnHtp.so and libQnnSystem.so, searched first." },
+    Flag { name: "module", kind: Kind::Text, default: "native", help: "Whose runtime runs the program: native, or executorch through an adapter library." },
+    Flag { name: "module_library", kind: Kind::Text, default: "", help: "That adapter, or its directory; else LLR_MODULE_EXECUTORCH, beside this program, the loader's search path." },
     Flag { name: "log_level", kind: Kind::Text, default: "warning", help: "The library's lines on stderr: off, error, warning, info, verbose, debug." },
 ];
 
@@ -57,6 +60,7 @@ pub struct Settings {
     pub dump_logits_path: Option<PathBuf>,
     pub trace_path: Option<PathBuf>,
     pub qnn_lib_dir: Option<PathBuf>,
+    pub runtime: Runtime,
     pub input: Input,
     pub system_prompt: String,
     /// `--decoder_model_version`.
@@ -133,6 +137,7 @@ impl Settings {
             dump_logits_path,
             trace_path: path("trace_path"),
             qnn_lib_dir: path("qnn_lib_dir"),
+            runtime: Runtime::from_flags(&parsed.text("module"), &parsed.text("module_library"))?,
             input: match path("tokenized_prompt") {
                 Some(file) => Input::Tokens(file),
                 None => Input::Texts(parsed.texts("prompt")),
@@ -249,6 +254,7 @@ mod tests {
             (&["--temperature", "inf"], "--temperature inf"),
             (&["--log_level", "loud"], "--log_level \"loud\""),
             (&["--model_path="], "flag --model_path is empty"),
+            (&["--module=x"], "--module \"x\" is neither native nor executorch"),
         ] {
             let error = settings(line).unwrap_err();
             assert_eq!(error.status(), Status::InvalidArgument, "{line:?}");
