@@ -2,7 +2,13 @@
 //! leak nothing, and give the recorded tokens.
 #![cfg(all(unix, not(target_os = "macos")))]
 
+#[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/executorch.rs"]
+mod executorch;
+
+mod classes;
+mod packaging;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,7 +17,7 @@ use tempfile::TempDir;
 
 /// What a static link needs besides the library; `rustc --print native-static-libs` names them.
 const NATIVE_LIBS: [&str; 7] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
-const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
+const WARNINGS: [&str; 6] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"];
 
 #[derive(Clone, Copy)]
 enum Link {
