@@ -4,9 +4,12 @@ use super::config::{EvalMode, GenerationConfig, Prompt, RunnerOptions};
 use super::error::RunnerError;
 use super::event::{FinishReason, Generation, TokenEvent};
 use super::family::{CacheMode, Family};
+use super::load_progress::{LoadObserver, LoadProgress, LoadStage};
 use super::loaded::Loaded;
+use super::memory::RunnerMemory;
 use super::sampler::Sampler;
 use super::stats::{Stats, now_ms};
+use super::token_steps::ByHand;
 use super::turn::Turn;
 use crate::error::Result;
 use crate::runtime::{Module, Profile};
@@ -22,7 +25,7 @@ const MAX_EXPECTED: usize = 1 << 16;
 
 /// Stops a runner from another thread: at the next token or prefill block.
 #[derive(Debug, Clone, Default)]
-pub struct Canceller(Arc<AtomicBool>);
+pub struct Canceller(pub(super) Arc<AtomicBool>);
 
 impl Canceller {
     /// Asks the running turn, if any, to stop.
@@ -33,22 +36,35 @@ impl Canceller {
 
 /// A model, its KV cache and its place in the context.
 pub struct Runner {
-    loaded: Loaded,
-    sampler: Sampler,
+    pub(super) loaded: Loaded,
+    pub(super) sampler: Sampler,
     tokenizer: Arc<dyn Tokenizer>,
     eos_ids: Vec<TokenId>,
-    canceller: Canceller,
+    pub(super) canceller: Canceller,
     /// A turn began and did not end well.
-    poisoned: bool,
+    pub(super) poisoned: bool,
+    /// What calls token by token left behind.
+    pub(super) by_hand: ByHand,
     load_ms: [i64; 2],
 }
 
 impl Runner {
     /// Loads the methods that the mode needs, resolves tensor roles and allocates every buffer.
     pub fn load(module: Box<dyn Module>, tokenizer: Arc<dyn Tokenizer>, options: RunnerOptions) -> Result<Self> {
+        let mut nobody = |_: &LoadProgress<'_>| ControlFlow::Continue(());
+        Self::load_observed(module, tokenizer, options, &mut LoadObserver::new(&mut nobody))
+    }
+
+    /// As [`load`](Self::load), and tells how far it has come. [`RunnerError::LoadCancelled`] when it was called off.
+    pub fn load_observed(
+        module: Box<dyn Module>,
+        tokenizer: Arc<dyn Tokenizer>,
+        options: RunnerOptions,
+        observer: &mut LoadObserver<'_>,
+    ) -> Result<Self> {
         let load_start_ms = options.load_started_ms.unwrap_or_else(now_ms);
         let family = Family::from_name(options.decoder_model_version.as_deref().unwrap_or("llama2"))?;
-        let loaded = Loaded::load(module, &options)?;
+        let loaded = Loaded::load(module, &options, observer)?;
         if family.cache_mode == CacheMode::Hybrid && loaded.eval_mode().is_some() && !loaded.is_windowed() {
             log_warning!("{} models have a mask for windowed layers, this program has none", family.name);
         }
@@ -62,7 +78,9 @@ impl Runner {
         let sampler = Sampler::new(loaded.logits());
         let load_ms = [load_start_ms, now_ms()];
         let canceller = Canceller::default();
-        Ok(Self { loaded, sampler, tokenizer, eos_ids, canceller, poisoned: false, load_ms })
+        observer.stage(LoadStage::Done, "")?;
+        let (poisoned, by_hand) = (false, ByHand::default());
+        Ok(Self { loaded, sampler, tokenizer, eos_ids, canceller, poisoned, by_hand, load_ms })
     }
 
     /// Runs one turn. `on_token` is called for each token as it is made and may stop the turn.
@@ -86,6 +104,7 @@ impl Runner {
         let seq_len = self.seq_len(config);
         self.check_length(prompt.len(), seq_len)?;
 
+        self.by_hand = ByHand::default();
         self.canceller.0.store(false, Ordering::Release);
         // Stays so when an error or a panic in the callback leaves this function early.
         self.poisoned = true;
@@ -147,6 +166,7 @@ impl Runner {
     /// Forgets the context: position 0, empty cache.
     pub fn reset(&mut self) {
         self.loaded.reset();
+        self.by_hand = ByHand::default();
         self.poisoned = false;
     }
 
@@ -186,6 +206,16 @@ impl Runner {
         self.loaded.decoder().take_profile()
     }
 
+    /// Threads that compute what runs on the CPU; `None` when none were made, or the module does not say.
+    pub fn cpu_threads(&self) -> Option<usize> {
+        self.loaded.module().cpu_threads()
+    }
+
+    /// Memory that the runner holds.
+    pub fn memory(&self) -> RunnerMemory {
+        RunnerMemory::of(&self.loaded)
+    }
+
     /// The tokens that end a generation.
     pub fn eos_ids(&self) -> &[TokenId] {
         &self.eos_ids
@@ -216,11 +246,17 @@ impl Runner {
             }
             Prompt::Tokens(tokens) => tokens.to_vec(),
         };
+        self.check_tokens(&tokens)?;
+        Ok(tokens)
+    }
+
+    /// Fails for no token, and for one that the model does not know.
+    pub(super) fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), RunnerError> {
         let vocab = self.loaded.vocab();
         match tokens.iter().enumerate().find(|&(_, &token)| token >= vocab as u64) {
-            _ if tokens.is_empty() => Err(RunnerError::EmptyPrompt.into()),
-            Some((index, &token)) => Err(RunnerError::TokenOutsideVocabulary { index, token, vocab }.into()),
-            None => Ok(tokens),
+            _ if tokens.is_empty() => Err(RunnerError::EmptyPrompt),
+            Some((index, &token)) => Err(RunnerError::TokenOutsideVocabulary { index, token, vocab }),
+            None => Ok(()),
         }
     }
 
@@ -235,7 +271,8 @@ impl Runner {
         }
     }
 
-    fn check_length(&self, need: usize, seq_len: usize) -> Result<(), RunnerError> {
+    /// Whether `need` more tokens can be fed.
+    pub(super) fn check_length(&self, need: usize, seq_len: usize) -> Result<(), RunnerError> {
         let have = self.position();
         if self.loaded.starts_only() && have > 0 {
             return Err(RunnerError::OnlyAtStart { position: have });
