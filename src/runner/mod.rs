@@ -35,5 +35,6 @@ pub use error::RunnerError;
 pub use event::{FinishReason, Generation, LogitsRow, TokenEvent};
 pub use family::{CacheMode, FAMILIES, Family};
 pub use io::{IoError, Place};
+pub use logits::LogitsFormat;
 pub use session::{Canceller, Runner};
 pub use stats::Stats;

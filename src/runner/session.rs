@@ -5,6 +5,7 @@ use super::error::RunnerError;
 use super::event::{FinishReason, Generation, TokenEvent};
 use super::family::{CacheMode, Family};
 use super::loaded::Loaded;
+use super::logits::LogitsFormat;
 use super::sampler::Sampler;
 use super::stats::{Stats, now_ms};
 use super::turn::Turn;
@@ -83,6 +84,9 @@ impl Runner {
             return Err(RunnerError::NothingToGenerate.into());
         }
         let prompt = self.prompt_tokens(prompt, config)?;
+        if let Some((index, token)) = self.stranger(&config.forced) {
+            return Err(RunnerError::ForcedOutsideVocabulary { index, token, vocab: self.loaded.vocab() }.into());
+        }
         let seq_len = self.seq_len(config);
         self.check_length(prompt.len(), seq_len)?;
 
@@ -165,6 +169,11 @@ impl Runner {
         self.loaded.vocab()
     }
 
+    /// How the rows of logits that events show are stored.
+    pub fn logits_format(&self) -> LogitsFormat {
+        self.loaded.logits()
+    }
+
     /// The mode of a static program, as asked or as chosen from its methods; `None` for a `forward(tokens, input_pos)`
     /// program, which has no modes.
     pub fn eval_mode(&self) -> Option<EvalMode> {
@@ -217,11 +226,17 @@ impl Runner {
             Prompt::Tokens(tokens) => tokens.to_vec(),
         };
         let vocab = self.loaded.vocab();
-        match tokens.iter().enumerate().find(|&(_, &token)| token >= vocab as u64) {
+        match self.stranger(&tokens) {
             _ if tokens.is_empty() => Err(RunnerError::EmptyPrompt.into()),
-            Some((index, &token)) => Err(RunnerError::TokenOutsideVocabulary { index, token, vocab }.into()),
+            Some((index, token)) => Err(RunnerError::TokenOutsideVocabulary { index, token, vocab }.into()),
             None => Ok(tokens),
         }
+    }
+
+    /// The first token outside the vocabulary, and where it is.
+    fn stranger(&self, tokens: &[TokenId]) -> Option<(usize, TokenId)> {
+        let vocab = self.loaded.vocab() as u64;
+        tokens.iter().copied().enumerate().find(|&(_, token)| token >= vocab)
     }
 
     fn seq_len(&self, config: &GenerationConfig) -> usize {
