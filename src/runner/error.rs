@@ -64,6 +64,14 @@ pub enum RunnerError {
     NoLogitsScale,
     #[error("a failed turn left the context invalid: reset it first")]
     Poisoned,
+    #[error("no logits are there: nothing was fed by itself since the last turn, reset, rewind or restore")]
+    NoLogits,
+    #[error("this program only reads whole prompts: nothing continues a context token by token")]
+    NothingContinues,
+    #[error("the context holds {have} tokens, it cannot go back to {asked}")]
+    RewindBeyond { have: usize, asked: usize },
+    #[error("the prompt was cancelled; the context is as it was")]
+    Cancelled,
     #[error("decoder_model_version {name:?} is none of {known}")]
     UnknownFamily { name: String, known: String },
     #[error("eval_mode 2 (lookahead) needs ngram, window and gcap")]
@@ -87,9 +95,11 @@ impl From<RunnerError> for Error {
             MethodMissing { .. } | NoMethod { .. } | NoSuchMethod { .. } => Status::NotFound,
             StatedLength { .. } | NoContextLength => Status::InvalidProgram,
             ContextExceeded { .. } => Status::ContextExceeded,
-            OnlyAtStart { .. } | Poisoned => Status::InvalidState,
+            OnlyAtStart { .. } | Poisoned | NoLogits => Status::InvalidState,
+            Cancelled => Status::Cancelled,
             SharedBuffer
             | NoLogitsScale
+            | NothingContinues
             | LookaheadNeedsCache
             | StaticMethod { .. }
             | TextMethod { .. }
@@ -103,6 +113,7 @@ impl From<RunnerError> for Error {
             | Temperature(_)
             | TopP(_)
             | NothingToGenerate
+            | RewindBeyond { .. }
             | UnknownFamily { .. }
             | LookaheadUnset
             | LookaheadSizes { .. }

@@ -3,16 +3,19 @@
 use super::config::{EvalMode, RunnerOptions};
 use super::decoder_runner::DecoderRunner;
 use super::error::RunnerError;
-use super::event::FinishReason;
+use super::event::{FinishReason, LogitsRow};
 use super::logits::LogitsFormat;
 use super::lookahead::Lookahead;
 use super::model::{self, Model};
-use super::prompt_processor::process_prompt;
+use super::prompt_processor::{feed_prompt, process_prompt};
+use super::stage::{LastRow, Part};
 use super::text::{self, TextModel};
 use super::token_generator;
 use super::turn::Turn;
 use crate::error::{Context, Result};
 use crate::runtime::Module;
+use crate::tokenizer::TokenId;
+use std::sync::atomic::AtomicBool;
 
 /// The program's kind with its parts.
 pub(crate) enum Loaded {
@@ -54,6 +57,49 @@ impl Loaded {
             Self::Static { model, lookahead: Some(lookahead) } => lookahead.generate(model, turn),
             Self::Static { model, lookahead: None } => token_generator::generate(model, turn),
             Self::Text(model) => text::generate(model, turn),
+        }
+    }
+
+    /// Takes prompt tokens, which must fit, into the context; see [`feed_prompt`].
+    pub fn feed_prompt(&mut self, tokens: &[TokenId], cancelled: &AtomicBool) -> Result<Option<LastRow>> {
+        match self {
+            Self::Static { model, .. } => feed_prompt(model, tokens, cancelled),
+            Self::Text(model) => {
+                let by = text::feed_prompt(model, tokens, cancelled)?;
+                Ok(by.map(|by| LastRow { by, row: 0 }))
+            }
+        }
+    }
+
+    /// Takes one token, which must fit, into the context, as decoding does.
+    pub fn decode_one(&mut self, token: TokenId) -> Result<LastRow> {
+        match self {
+            Self::Static { model, .. } => model.decode_one(token),
+            Self::Text(model) => {
+                model.feed(Part::Decode, &[token])?;
+                Ok(LastRow { by: Part::Decode, row: 0 })
+            }
+        }
+    }
+
+    /// The logits of the last token fed, until the next one.
+    pub fn last_logits(&self, last: LastRow) -> Result<LogitsRow<'_>> {
+        match self {
+            Self::Static { model, .. } => Ok(model.logits(last)),
+            Self::Text(model) => Ok(model.logits(last.by)?.1),
+        }
+    }
+
+    /// Goes back to the first `position` tokens of the context.
+    pub fn rewind(&mut self, position: usize) {
+        match self {
+            Self::Static { model, lookahead } => {
+                model.kv.rewind(&mut model.decoder.arena, position);
+                if let Some(lookahead) = lookahead {
+                    lookahead.reset();
+                }
+            }
+            Self::Text(model) => model.rewind(position),
         }
     }
 

@@ -24,10 +24,12 @@ mod model;
 mod prompt_processor;
 mod sampler;
 mod session;
+mod snapshot;
 mod stage;
 mod stats;
 mod text;
 mod token_generator;
+mod token_steps;
 mod turn;
 
 pub use config::{EvalMode, GenerationConfig, KvUpdater, LookaheadConfig, Prompt, RunnerOptions};
@@ -37,4 +39,5 @@ pub use family::{CacheMode, FAMILIES, Family};
 pub use io::{IoError, Place};
 pub use logits::LogitsFormat;
 pub use session::{Canceller, Runner};
+pub use snapshot::SnapshotError;
 pub use stats::Stats;

@@ -8,10 +8,12 @@ use super::error::RunnerError;
 use super::io::{IoError, MethodIo};
 use super::kv_manager::{CacheLimits, CacheShape, KvManager};
 use super::logits::LogitsFormat;
-use super::stage::Stage;
+use super::event::LogitsRow;
+use super::stage::{LastRow, Part, Stage};
 use crate::error::Result;
 use crate::log_warning;
 use crate::runtime::Module;
+use crate::tokenizer::TokenId;
 use std::num::NonZeroUsize;
 
 /// The decode methods, newest name first.
@@ -87,6 +89,40 @@ impl Model {
     pub fn prompt_limit(&self) -> usize {
         let reach = |stage: &Stage| stage.reach(self.kv.len());
         self.decode.as_ref().or(self.prefill.as_ref()).map_or(0, reach)
+    }
+
+    /// The logits of a token that was fed, until the next step.
+    pub fn logits(&self, last: LastRow) -> LogitsRow<'_> {
+        let stage = match last.by {
+            Part::Prefill => &self.prefill,
+            Part::Decode => &self.decode,
+        };
+        stage.as_ref().expect("it has made the row").logits(&self.decoder.arena, last.row)
+    }
+
+    /// Takes one token into the cache by the decode method, as a generation does. It must fit [`Self::prompt_limit`].
+    pub fn decode_one(&mut self, token: TokenId) -> Result<LastRow> {
+        let Self { decoder, kv, decode, .. } = self;
+        let stage = decode.as_mut().ok_or(RunnerError::NothingContinues)?;
+        stage.begin(&mut decoder.arena, kv);
+        stage.feed(&mut decoder.arena, &[token], kv.len());
+        stage.step(decoder, kv)?;
+        stage.append(&mut decoder.arena, kv, 1);
+        Ok(LastRow { by: Part::Decode, row: 0 })
+    }
+
+    /// Positions that the cache holds at most, however it is arranged.
+    pub fn cache_limit(&self) -> usize {
+        let lens = self.prefill.iter().chain(&self.decode).filter_map(Stage::cache_len);
+        lens.max().unwrap_or(self.context_len)
+    }
+
+    /// Arranges the cache so that it holds the most.
+    pub fn arrange_widest(&mut self) {
+        let widest = self.prefill.iter().chain(&self.decode).max_by_key(|stage| stage.cache_len());
+        if let Some(stage) = widest {
+            self.kv.arrange(&mut self.decoder.arena, stage.ar(), stage.cache_len());
+        }
     }
 
     /// Whether some layers see a window only.

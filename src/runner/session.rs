@@ -8,6 +8,7 @@ use super::loaded::Loaded;
 use super::logits::LogitsFormat;
 use super::sampler::Sampler;
 use super::stats::{Stats, now_ms};
+use super::token_steps::ByHand;
 use super::turn::Turn;
 use crate::error::Result;
 use crate::runtime::{Module, Profile};
@@ -23,7 +24,7 @@ const MAX_EXPECTED: usize = 1 << 16;
 
 /// Stops a runner from another thread: at the next token or prefill block.
 #[derive(Debug, Clone, Default)]
-pub struct Canceller(Arc<AtomicBool>);
+pub struct Canceller(pub(super) Arc<AtomicBool>);
 
 impl Canceller {
     /// Asks the running turn, if any, to stop.
@@ -34,13 +35,15 @@ impl Canceller {
 
 /// A model, its KV cache and its place in the context.
 pub struct Runner {
-    loaded: Loaded,
-    sampler: Sampler,
+    pub(super) loaded: Loaded,
+    pub(super) sampler: Sampler,
     tokenizer: Arc<dyn Tokenizer>,
     eos_ids: Vec<TokenId>,
-    canceller: Canceller,
+    pub(super) canceller: Canceller,
     /// A turn began and did not end well.
-    poisoned: bool,
+    pub(super) poisoned: bool,
+    /// What calls token by token left behind.
+    pub(super) by_hand: ByHand,
     load_ms: [i64; 2],
 }
 
@@ -63,7 +66,8 @@ impl Runner {
         let sampler = Sampler::new(loaded.logits());
         let load_ms = [load_start_ms, now_ms()];
         let canceller = Canceller::default();
-        Ok(Self { loaded, sampler, tokenizer, eos_ids, canceller, poisoned: false, load_ms })
+        let (poisoned, by_hand) = (false, ByHand::default());
+        Ok(Self { loaded, sampler, tokenizer, eos_ids, canceller, poisoned, by_hand, load_ms })
     }
 
     /// Runs one turn. `on_token` is called for each token as it is made and may stop the turn.
@@ -90,6 +94,7 @@ impl Runner {
         let seq_len = self.seq_len(config);
         self.check_length(prompt.len(), seq_len)?;
 
+        self.by_hand = ByHand::default();
         self.canceller.0.store(false, Ordering::Release);
         // Stays so when an error or a panic in the callback leaves this function early.
         self.poisoned = true;
@@ -151,6 +156,7 @@ impl Runner {
     /// Forgets the context: position 0, empty cache.
     pub fn reset(&mut self) {
         self.loaded.reset();
+        self.by_hand = ByHand::default();
         self.poisoned = false;
     }
 
@@ -225,11 +231,17 @@ impl Runner {
             }
             Prompt::Tokens(tokens) => tokens.to_vec(),
         };
+        self.check_tokens(&tokens)?;
+        Ok(tokens)
+    }
+
+    /// Fails for no token, and for one that the model does not know.
+    pub(super) fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), RunnerError> {
         let vocab = self.loaded.vocab();
-        match self.stranger(&tokens) {
-            _ if tokens.is_empty() => Err(RunnerError::EmptyPrompt.into()),
-            Some((index, token)) => Err(RunnerError::TokenOutsideVocabulary { index, token, vocab }.into()),
-            None => Ok(tokens),
+        match self.stranger(tokens) {
+            _ if tokens.is_empty() => Err(RunnerError::EmptyPrompt),
+            Some((index, token)) => Err(RunnerError::TokenOutsideVocabulary { index, token, vocab }),
+            None => Ok(()),
         }
     }
 
@@ -250,7 +262,8 @@ impl Runner {
         }
     }
 
-    fn check_length(&self, need: usize, seq_len: usize) -> Result<(), RunnerError> {
+    /// Whether `need` more tokens can be fed.
+    pub(super) fn check_length(&self, need: usize, seq_len: usize) -> Result<(), RunnerError> {
         let have = self.position();
         if self.loaded.starts_only() && have > 0 {
             return Err(RunnerError::OnlyAtStart { position: have });

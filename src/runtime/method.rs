@@ -78,6 +78,14 @@ impl Method {
         }
     }
 
+    /// Bytes of intermediate values, beyond planned memory.
+    pub(super) fn scratch_bytes(&self) -> u64 {
+        match &self.body {
+            Body::Instructions(_) => 0,
+            Body::Compiled(compiled) => compiled.scratch_bytes(),
+        }
+    }
+
     fn run(&mut self, arena: &mut IoArena, recorder: Option<&mut Recorder>) -> Result<()> {
         self.bindings.before(arena, &mut self.values)?;
         let name = &self.info.name;

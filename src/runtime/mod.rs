@@ -18,6 +18,7 @@ mod native;
 mod profile;
 mod retype;
 mod shared_buffers;
+mod state;
 mod tensor;
 mod value;
 
@@ -31,7 +32,7 @@ pub use io_arena::{IoArena, IoSlice};
 pub use kernel::{Kernel, KernelRegistry};
 pub use kernel_args::{Inputs, KernelArgs};
 pub use memory::MAX_PLANNED_BYTES;
-pub use module::{MethodId, MethodInfo, Module, TensorInfo};
+pub use module::{MethodId, MethodInfo, Module, ModuleMemory, TensorInfo};
 pub use native::NativeModule;
 pub use profile::{MAX_PROFILE_EVENTS, Profile, ProfileEvent, ProfileKind};
 pub use tensor::Tensor;

@@ -13,6 +13,7 @@ use crate::runner::event::LogitsRow;
 use crate::runner::io::IoError;
 use crate::runner::logits::LogitsFormat;
 use crate::runner::model::present;
+use crate::runner::stage::Part;
 use crate::runtime::Module;
 use crate::tokenizer::TokenId;
 
@@ -20,13 +21,6 @@ const FORWARD: &str = "forward";
 /// Programs of two methods give the prompt to the first and everything after it to the second.
 const PREFILL: &str = "prefill";
 const DECODE: &str = "decode";
-
-/// Which method a call goes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    Prefill,
-    Decode,
-}
 
 /// A loaded program.
 pub(crate) struct TextModel {
@@ -110,21 +104,39 @@ impl TextModel {
         }
     }
 
+    /// Whether the program has a cache.
+    pub fn is_cached(&self) -> bool {
+        self.history.is_none()
+    }
+
+    /// The tokens of the context, for a program without a cache.
+    pub fn kept_tokens(&self) -> Option<&[TokenId]> {
+        self.history.as_deref()
+    }
+
+    /// Goes on at `position` of a context that has been put into the program's cache, or, without one, after `tokens`.
+    pub fn resume(&mut self, position: usize, tokens: Vec<TokenId>) {
+        self.position = position;
+        if let Some(history) = &mut self.history {
+            *history = tokens;
+        }
+    }
+
     /// Which method the next of `rest` prompt tokens go to, and how many of them.
-    pub(super) fn next_call(&self, rest: usize) -> (Stage, usize) {
+    pub(super) fn next_call(&self, rest: usize) -> (Part, usize) {
         if self.history.is_some() {
-            return (Stage::Prefill, rest);
+            return (Part::Prefill, rest);
         }
         match (self.prefill.takes_of(rest), &self.decode) {
-            (0, Some(decode)) => (Stage::Decode, decode.takes_of(rest)),
-            (n, _) => (Stage::Prefill, n),
+            (0, Some(decode)) => (Part::Decode, decode.takes_of(rest)),
+            (n, _) => (Part::Prefill, n),
         }
     }
 
     /// Takes `tokens` into the context.
-    pub(super) fn feed(&mut self, stage: Stage, tokens: &[TokenId]) -> Result<()> {
-        let runner = match (stage, &mut self.decode) {
-            (Stage::Decode, Some(decode)) => decode,
+    pub fn feed(&mut self, part: Part, tokens: &[TokenId]) -> Result<()> {
+        let runner = match (part, &mut self.decode) {
+            (Part::Decode, Some(decode)) => decode,
             _ => &mut self.prefill,
         };
         match &mut self.history {
@@ -138,10 +150,10 @@ impl TextModel {
         Ok(())
     }
 
-    /// The logits of the last token fed, and their row; `stage` is where it was fed to.
-    pub(super) fn logits(&self, stage: Stage) -> Result<(usize, LogitsRow<'_>)> {
-        let runner = match (stage, &self.decode) {
-            (Stage::Decode, Some(decode)) => decode,
+    /// The logits of the last token fed, and their row; `part` is where it was fed to.
+    pub fn logits(&self, part: Part) -> Result<(usize, LogitsRow<'_>)> {
+        let runner = match (part, &self.decode) {
+            (Part::Decode, Some(decode)) => decode,
             _ => &self.prefill,
         };
         runner.logits(&self.decoder)
