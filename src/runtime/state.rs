@@ -114,7 +114,8 @@ fn distinct_bytes(mut buffers: Vec<&Arc<AlignedBuffer>>) -> u64 {
 pub(super) fn program_bytes(program: &Program) -> (u64, bool) {
     let delegates = program.plans.iter().flat_map(|plan| &plan.delegates).map(|delegate| &delegate.processed);
     let blobs = program.segments.iter().chain(&program.constants).chain(delegates).chain(program.named_data.values());
-    let mut storages: Vec<&Arc<Storage>> = blobs.map(|blob| blob.storage()).filter(|storage| !storage.is_empty()).collect();
+    let mut storages: Vec<&Arc<Storage>> =
+        blobs.map(|blob| blob.storage()).filter(|storage| !storage.is_empty()).collect();
     storages.sort_unstable_by_key(|storage| Arc::as_ptr(storage));
     storages.dedup_by_key(|storage| Arc::as_ptr(storage));
     let mapped = storages.iter().any(|storage| matches!(***storage, Storage::Mapped(_)));

@@ -21,11 +21,7 @@ pub(crate) fn prefill(model: &mut TextModel, turn: &mut Turn<'_>) -> Result<Opti
 
 /// Takes `tokens`, which must fit the context, into it. Says which method has the last one's logits; `None` when there
 /// was a cancellation, and the context is as it was then.
-pub(crate) fn feed_prompt(
-    model: &mut TextModel,
-    tokens: &[TokenId],
-    cancelled: &AtomicBool,
-) -> Result<Option<Part>> {
+pub(crate) fn feed_prompt(model: &mut TextModel, tokens: &[TokenId], cancelled: &AtomicBool) -> Result<Option<Part>> {
     let start = model.position();
     let mut rest = tokens;
     let mut part = Part::Prefill;

@@ -201,7 +201,10 @@ mod tests {
         let want: f64 = p.iter().zip(q).map(|(p, q): (&f64, f64)| p * (p / q).ln()).sum();
         assert!((apart.kl.unwrap() - want).abs() < 1e-5, "{apart:?}, {want}");
         assert_eq!(a.distance(&a).unwrap().kl, Some(0.0));
-        assert_eq!(some(&[(2, 2.5), (0, 0.0)]).distance(&b).unwrap(), Distance { largest: 1.5, at: 2, over: 2, kl: None });
+        assert_eq!(
+            some(&[(2, 2.5), (0, 0.0)]).distance(&b).unwrap(),
+            Distance { largest: 1.5, at: 2, over: 2, kl: None }
+        );
         assert_eq!(b.distance(&some(&[(2, 2.5)])).unwrap().largest, 1.5);
     }
 

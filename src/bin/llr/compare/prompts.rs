@@ -100,17 +100,15 @@ impl Template<'_> {
 
 /// The text of the file at `path`.
 pub fn read(path: &Path) -> Result<String> {
-    let fail = |error: std::io::Error| {
-        Error::new(Status::AccessFailed, format!("cannot read {}: {error}", path.display()))
-    };
+    let fail =
+        |error: std::io::Error| Error::new(Status::AccessFailed, format!("cannot read {}: {error}", path.display()));
     let mut bytes = Vec::new();
     File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)).map_err(fail)?;
     if bytes.len() as u64 > MAX_FILE {
         return Err(damaged(path, format!("it is longer than {MAX_FILE} bytes")));
     }
-    String::from_utf8(bytes).map_err(|error| {
-        damaged(path, format!("it is not UTF-8 at byte {}", error.utf8_error().valid_up_to()))
-    })
+    String::from_utf8(bytes)
+        .map_err(|error| damaged(path, format!("it is not UTF-8 at byte {}", error.utf8_error().valid_up_to())))
 }
 
 /// The error for a file that is not what it should be.
@@ -144,7 +142,14 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_prompt_is_named() {
-        for line in ["nonsense", "{}", "{\"prompt\":1}", "{\"turns\":[]}", "{\"tokens\":[-1]}", "{\"prompt\":\"a\",\"turns\":[]}"] {
+        for line in [
+            "nonsense",
+            "{}",
+            "{\"prompt\":1}",
+            "{\"turns\":[]}",
+            "{\"tokens\":[-1]}",
+            "{\"prompt\":\"a\",\"turns\":[]}",
+        ] {
             let error = set(&format!("{{\"prompt\":\"a\"}}\n{line}\n")).unwrap_err();
             assert!(error.chain().contains("set.jsonl: line 2: it is no object"), "{}", error.chain());
         }

@@ -107,7 +107,8 @@ fn runner(json: &Value, name: Option<String>) -> Result<Recorded, String> {
         let prompt = ids(&turn["prompt_tokens"]).ok_or_else(|| bad("it has no \"prompt_tokens\""))?;
         let start = turn["cur_pos"].as_u64().ok_or_else(|| bad("it has no \"cur_pos\""))? as usize;
         let steps = turn["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let steps: Vec<RecordedStep> = steps.iter().map(step).collect::<Option<_>>().ok_or_else(|| bad("a bad step"))?;
+        let steps: Vec<RecordedStep> =
+            steps.iter().map(step).collect::<Option<_>>().ok_or_else(|| bad("a bad step"))?;
         let mut steps = match ids(&json["generated_tokens"][index]) {
             // Lookahead also shows rows that were only tried.
             Some(made) if !made.iter().eq(steps.iter().map(|step| &step.token)) => made.into_iter().map(bare).collect(),
@@ -156,7 +157,9 @@ fn ids_and_logits(json: &Value, name: Option<String>) -> Result<Recorded, String
 /// The rows in `json`, however deep they lie.
 fn rows(json: &Value) -> Vec<Vec<f32>> {
     let Some(mut list) = json["rows"].as_array() else { return Vec::new() };
-    while let Some(inner) = list.first().and_then(Value::as_array).filter(|inner| inner.first().is_some_and(Value::is_array)) {
+    while let Some(inner) =
+        list.first().and_then(Value::as_array).filter(|inner| inner.first().is_some_and(Value::is_array))
+    {
         list = inner;
     }
     let row = |row: &Value| row.as_array()?.iter().map(|logit| logit.as_f64().map(|logit| logit as f32)).collect();

@@ -224,7 +224,8 @@ mod tests {
         let mut step = Vec::new();
         Reply::Step { token: 1, hash: 2, row: vec![0.0; 4] }.write(&mut step).unwrap();
         assert_eq!(Reply::read(&mut &step[..step.len() - 1]).unwrap(), None);
-        for line in ["hello\n", "{}\n", "[1]\n", "{\"row\":99999999999,\"token\":1,\"hash\":1}\n", "{\"row\":1}\nabcd"] {
+        for line in ["hello\n", "{}\n", "[1]\n", "{\"row\":99999999999,\"token\":1,\"hash\":1}\n", "{\"row\":1}\nabcd"]
+        {
             assert!(Reply::read(&mut line.as_bytes()).unwrap_err().chain().contains("does not understand"), "{line}");
         }
         assert!(Request::parse("{\"prompt\":[\"a\"]}").is_err());

@@ -80,11 +80,7 @@ fn turn(runner: &mut Runner, request: &Request, out: &mut impl Write) -> Result<
         FinishReason::Cancelled => "cancelled",
     };
     let (first, rest) = (clock.first.unwrap_or_default(), clock.rest);
-    Ok(End {
-        reason: reason.to_owned(),
-        prefill_seconds: first.as_secs_f64(),
-        decode_seconds: rest.as_secs_f64(),
-    })
+    Ok(End { reason: reason.to_owned(), prefill_seconds: first.as_secs_f64(), decode_seconds: rest.as_secs_f64() })
 }
 
 fn send(out: &mut impl Write, reply: &Reply) -> Result<()> {
