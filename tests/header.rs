@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Files of `src/capi` with something for the header, in the order of the header.
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 16] = [
     "version",
     "status",
     "error",
@@ -16,8 +16,14 @@ const SOURCES: [&str; 10] = [
     "chunk",
     "stream",
     "stats",
+    "runner",
+    "load_progress",
+    "tokens",
+    "text_stream",
+    "state",
+    "memory",
 ];
-const LAST_SOURCE: &str = "runner";
+const LAST_SOURCE: &str = "program";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -1,6 +1,7 @@
 //! The one place that knows every kernel and backend of this build and wires them together.
 
 pub mod default_model;
+pub mod inspect;
 
 use crate::base::env;
 use crate::engine::Resources;

@@ -35,7 +35,7 @@ impl Options for llr_runner_options {
 
 /// # Safety
 /// `path` is NULL or points to `len` bytes.
-unsafe fn path_of(path: *const c_char, len: usize) -> Result<PathBuf> {
+pub(super) unsafe fn path_of(path: *const c_char, len: usize) -> Result<PathBuf> {
     // SAFETY: the caller's promise.
     match unsafe { text(path, len, "path") }? {
         path if path.is_empty() || path.contains('\0') => Err(invalid("`path` is empty or has a NUL in it".into())),

@@ -51,7 +51,7 @@ impl Settings {
     }
 }
 
-fn chosen_file(path: &Path, what: &str) -> Result<PathBuf> {
+pub(super) fn chosen_file(path: &Path, what: &str) -> Result<PathBuf> {
     let failed = |error: io::Error| {
         let status = match error.kind() {
             io::ErrorKind::NotFound => Status::NotFound,

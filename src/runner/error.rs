@@ -72,6 +72,8 @@ pub enum RunnerError {
     RewindBeyond { have: usize, asked: usize },
     #[error("the prompt was cancelled; the context is as it was")]
     Cancelled,
+    #[error("loading was called off by the progress callback")]
+    LoadCancelled,
     #[error("decoder_model_version {name:?} is none of {known}")]
     UnknownFamily { name: String, known: String },
     #[error("eval_mode 2 (lookahead) needs ngram, window and gcap")]
@@ -96,7 +98,7 @@ impl From<RunnerError> for Error {
             StatedLength { .. } | NoContextLength => Status::InvalidProgram,
             ContextExceeded { .. } => Status::ContextExceeded,
             OnlyAtStart { .. } | Poisoned | NoLogits => Status::InvalidState,
-            Cancelled => Status::Cancelled,
+            Cancelled | LoadCancelled => Status::Cancelled,
             SharedBuffer
             | NoLogitsScale
             | NothingContinues

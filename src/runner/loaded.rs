@@ -4,6 +4,7 @@ use super::config::{EvalMode, RunnerOptions};
 use super::decoder_runner::DecoderRunner;
 use super::error::RunnerError;
 use super::event::{FinishReason, LogitsRow};
+use super::load_progress::LoadObserver;
 use super::logits::LogitsFormat;
 use super::lookahead::Lookahead;
 use super::model::{self, Model};
@@ -27,14 +28,14 @@ pub(crate) enum Loaded {
 
 impl Loaded {
     /// Loads the methods that `options` ask for; what they leave open follows from the program.
-    pub fn load(mut module: Box<dyn Module>, options: &RunnerOptions) -> Result<Self> {
+    pub fn load(mut module: Box<dyn Module>, options: &RunnerOptions, observer: &mut LoadObserver<'_>) -> Result<Self> {
         if options.eval_mode == Some(EvalMode::Lookahead) && options.lookahead.is_none() {
             return Err(RunnerError::LookaheadUnset.into());
         }
-        if is_text(&mut *module, options)? {
-            return Ok(Self::Text(Box::new(TextModel::load(module, options)?)));
+        if is_text(&mut *module, options, observer)? {
+            return Ok(Self::Text(Box::new(TextModel::load(module, options, observer)?)));
         }
-        let model = Model::load(module, options)?;
+        let model = Model::load(module, options, observer)?;
         let lookahead = match (model.mode, options.lookahead, &model.decode) {
             (EvalMode::Lookahead, Some(config), Some(decode)) => Some(Lookahead::new(config, decode.ar())?),
             (EvalMode::Lookahead, ..) => return Err(RunnerError::LookaheadNeedsCache.into()),
@@ -145,6 +146,14 @@ impl Loaded {
         }
     }
 
+    /// The module that is run.
+    pub fn module(&self) -> &dyn Module {
+        match self {
+            Self::Static { model, .. } => model.decoder.module(),
+            Self::Text(model) => model.decoder.module(),
+        }
+    }
+
     pub fn context_len(&self) -> usize {
         match self {
             Self::Static { model, .. } => model.context_len,
@@ -199,7 +208,7 @@ impl Loaded {
 }
 
 /// Which kind of program is to be run: the one that the options speak of, else the one that the program is.
-fn is_text(module: &mut dyn Module, options: &RunnerOptions) -> Result<bool> {
+fn is_text(module: &mut dyn Module, options: &RunnerOptions, observer: &mut LoadObserver<'_>) -> Result<bool> {
     match (&options.method_name, options.eval_mode) {
         (Some(_), Some(_)) => return Err(RunnerError::MethodAndMode.into()),
         (Some(_), None) => return Ok(true),
@@ -210,6 +219,7 @@ fn is_text(module: &mut dyn Module, options: &RunnerOptions) -> Result<bool> {
         return Ok(false);
     }
     let text = if names.iter().any(|name| name == "forward") {
+        observer.method("forward")?;
         let id = module.load_method("forward").with_context(|| "loading method forward")?;
         text::is_text(module.method_info(id)).then(|| text::describe(module.method_info(id)))
     } else {

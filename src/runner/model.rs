@@ -8,6 +8,7 @@ use super::error::RunnerError;
 use super::event::LogitsRow;
 use super::io::{IoError, MethodIo};
 use super::kv_manager::{CacheLimits, CacheShape, KvManager};
+use super::load_progress::{LoadObserver, LoadStage};
 use super::logits::LogitsFormat;
 use super::stage::{LastRow, Part, Stage};
 use crate::error::Result;
@@ -38,9 +39,14 @@ pub(crate) struct Model {
 
 impl Model {
     /// Loads the methods that the mode needs and allocates every buffer.
-    pub fn load(mut module: Box<dyn Module>, options: &RunnerOptions) -> Result<Self> {
+    pub fn load(mut module: Box<dyn Module>, options: &RunnerOptions, observer: &mut LoadObserver<'_>) -> Result<Self> {
         let plan = MethodPlan::choose(&module.method_names(), options.eval_mode)?;
-        let mut load = |name: Option<&str>| name.map(|name| load_method(&mut *module, name, plan.mode)).transpose();
+        observer.expect_methods(plan.prefill.iter().chain(&plan.decode).count());
+        let mut load = |name: Option<&str>| {
+            let Some(name) = name else { return Ok(None) };
+            observer.method(name)?;
+            load_method(&mut *module, name, plan.mode).map(Some)
+        };
         let (mut prefill, mut decode) = (load(plan.prefill)?, load(plan.decode)?);
         if decode.as_ref().is_some_and(|io| io.cache_len().is_none()) {
             // A method that reads the whole context cannot continue: it makes the first token, like a prefill.
@@ -77,6 +83,7 @@ impl Model {
         let mut plan_stage =
             |io: Option<MethodIo>| io.map(|io| Stage::plan(io, &mut buffers, options.kv_updater, window)).transpose();
         let (prefill, decode) = (plan_stage(prefill)?, plan_stage(decode)?);
+        observer.stage(LoadStage::Memory, "")?;
         let arena = buffers.allocate(if options.shared_buffer { Memory::RpcMem } else { Memory::ClientMem })?;
         let mut decoder = DecoderRunner::new(module, arena);
         for stage in prefill.iter().chain(&decode) {
@@ -146,14 +153,14 @@ pub(crate) fn has_method(names: &[String]) -> bool {
 
 /// Which methods a mode uses.
 #[derive(Debug, PartialEq)]
-struct MethodPlan {
+pub(super) struct MethodPlan {
     mode: EvalMode,
     prefill: Option<&'static str>,
-    decode: Option<&'static str>,
+    pub(super) decode: Option<&'static str>,
 }
 
 impl MethodPlan {
-    fn choose(names: &[String], asked: Option<EvalMode>) -> Result<Self, RunnerError> {
+    pub(super) fn choose(names: &[String], asked: Option<EvalMode>) -> Result<Self, RunnerError> {
         let has = |name: &&str| names.iter().any(|other| other == name);
         let (prefill, decode) = (Some(PREFILL).filter(has), DECODE.into_iter().find(has));
         if (prefill, decode) == (None, None) {

@@ -4,8 +4,10 @@ use super::config::{EvalMode, GenerationConfig, Prompt, RunnerOptions};
 use super::error::RunnerError;
 use super::event::{FinishReason, Generation, TokenEvent};
 use super::family::{CacheMode, Family};
+use super::load_progress::{LoadObserver, LoadProgress, LoadStage};
 use super::loaded::Loaded;
 use super::logits::LogitsFormat;
+use super::memory::RunnerMemory;
 use super::sampler::Sampler;
 use super::stats::{Stats, now_ms};
 use super::token_steps::ByHand;
@@ -50,9 +52,20 @@ pub struct Runner {
 impl Runner {
     /// Loads the methods that the mode needs, resolves tensor roles and allocates every buffer.
     pub fn load(module: Box<dyn Module>, tokenizer: Arc<dyn Tokenizer>, options: RunnerOptions) -> Result<Self> {
+        let mut nobody = |_: &LoadProgress<'_>| ControlFlow::Continue(());
+        Self::load_observed(module, tokenizer, options, &mut LoadObserver::new(&mut nobody))
+    }
+
+    /// As [`load`](Self::load), and tells how far it has come. [`RunnerError::LoadCancelled`] when it was called off.
+    pub fn load_observed(
+        module: Box<dyn Module>,
+        tokenizer: Arc<dyn Tokenizer>,
+        options: RunnerOptions,
+        observer: &mut LoadObserver<'_>,
+    ) -> Result<Self> {
         let load_start_ms = options.load_started_ms.unwrap_or_else(now_ms);
         let family = Family::from_name(options.decoder_model_version.as_deref().unwrap_or("llama2"))?;
-        let loaded = Loaded::load(module, &options)?;
+        let loaded = Loaded::load(module, &options, observer)?;
         if family.cache_mode == CacheMode::Hybrid && loaded.eval_mode().is_some() && !loaded.is_windowed() {
             log_warning!("{} models have a mask for windowed layers, this program has none", family.name);
         }
@@ -66,6 +79,7 @@ impl Runner {
         let sampler = Sampler::new(loaded.logits());
         let load_ms = [load_start_ms, now_ms()];
         let canceller = Canceller::default();
+        observer.stage(LoadStage::Done, "")?;
         let (poisoned, by_hand) = (false, ByHand::default());
         Ok(Self { loaded, sampler, tokenizer, eos_ids, canceller, poisoned, by_hand, load_ms })
     }
@@ -199,6 +213,16 @@ impl Runner {
     /// What was recorded since the last call; `None` when nothing is recorded or the module cannot.
     pub fn take_profile(&mut self) -> Option<Profile> {
         self.loaded.decoder().take_profile()
+    }
+
+    /// Threads that compute what runs on the CPU; `None` when none were made, or the module does not say.
+    pub fn cpu_threads(&self) -> Option<usize> {
+        self.loaded.module().cpu_threads()
+    }
+
+    /// Memory that the runner holds.
+    pub fn memory(&self) -> RunnerMemory {
+        RunnerMemory::of(&self.loaded)
     }
 
     /// The tokens that end a generation.

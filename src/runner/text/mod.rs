@@ -10,5 +10,5 @@ mod token_generator;
 
 pub(crate) use model::{TextModel, has_method};
 pub(crate) use prefiller::{feed_prompt, prefill};
-pub(crate) use signature::{describe, is_text};
+pub(crate) use signature::{describe, is_text, vocab};
 pub(crate) use token_generator::generate;

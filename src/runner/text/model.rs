@@ -11,6 +11,7 @@ use crate::runner::decoder_runner::{DecoderRunner, logits_encoding};
 use crate::runner::error::RunnerError;
 use crate::runner::event::LogitsRow;
 use crate::runner::io::IoError;
+use crate::runner::load_progress::{LoadObserver, LoadStage};
 use crate::runner::logits::LogitsFormat;
 use crate::runner::model::present;
 use crate::runner::stage::Part;
@@ -48,11 +49,13 @@ pub(crate) fn has_method(names: &[String]) -> bool {
 
 impl TextModel {
     /// Loads the methods and allocates every buffer.
-    pub fn load(mut module: Box<dyn Module>, options: &RunnerOptions) -> Result<Self> {
+    pub fn load(mut module: Box<dyn Module>, options: &RunnerOptions, observer: &mut LoadObserver<'_>) -> Result<Self> {
         let plan = MethodPlan::choose(&module.method_names(), options.method_name.as_deref())?;
         let metadata = Metadata::read(&mut *module)?;
         let mut signature = String::new();
+        observer.expect_methods(1 + usize::from(plan.decode.is_some()));
         let mut load = |name: &str| {
+            observer.method(name)?;
             let id = module.load_method(name).with_context(|| format!("loading method {name}"))?;
             let described = describe(module.method_info(id));
             if !is_text(module.method_info(id)) {
@@ -80,6 +83,7 @@ impl TextModel {
             TextDecoderRunner::plan(io, stated.min(best), &mut buffers)
         };
         let (prefill, decode) = (plan_runner(prefill)?, decode.map(plan_runner).transpose()?);
+        observer.stage(LoadStage::Memory, "")?;
         let arena = buffers.allocate(if options.shared_buffer { Memory::RpcMem } else { Memory::ClientMem })?;
         let mut decoder = DecoderRunner::new(module, arena);
         for runner in [&prefill].into_iter().chain(&decode) {

@@ -1,21 +1,17 @@
-//! Where `llr inspect` gets its facts: the program reader, and for QNN delegates the compile spec and libQnnSystem.so.
+//! What is known of a QNN delegate: from its compile spec, and from libQnnSystem.so, which can read its graphs.
 
 use super::report::{Qnn, QnnGraph, QnnTensor};
-use llama_runner::Result;
-use llama_runner::pte::{BackendDelegate, Program};
-use llama_runner::qnn::{
+use crate::pte::BackendDelegate;
+use crate::qnn::{
     BlobInfo, CompileOptions, GraphInfo, HtpOptions, LibraryOptions, QnnBackend, QnnOptions, Quantization, TensorInfo,
 };
 use std::path::Path;
 
-/// The program at `path`.
-pub fn program(path: &Path) -> Result<Program> {
-    Program::open(path)
-}
+const BACKEND: &str = "QnnBackend";
 
 /// What only a QNN delegate has; `None` for the delegates of other backends.
 pub fn qnn(delegate: &BackendDelegate, lib_dir: Option<&Path>) -> Option<Qnn> {
-    if delegate.id != "QnnBackend" {
+    if delegate.id != BACKEND {
         return None;
     }
     let spec = CompileOptions::find(&delegate.compile_specs);
@@ -27,6 +23,14 @@ pub fn qnn(delegate: &BackendDelegate, lib_dir: Option<&Path>) -> Option<Qnn> {
     }
     let graphs = info.map(|info| info.binary.graphs.iter().map(graph).collect()).map_err(|error| error.chain());
     Some(Qnn { options, graphs })
+}
+
+/// As [`qnn`], without loading a library: the graphs are not looked into.
+pub fn qnn_options(delegate: &BackendDelegate) -> Option<Qnn> {
+    (delegate.id == BACKEND).then(|| Qnn {
+        options: compile_options(&CompileOptions::find(&delegate.compile_specs)),
+        graphs: Err("no library was asked".to_owned()),
+    })
 }
 
 fn compile_options(spec: &CompileOptions) -> Vec<(String, String)> {

@@ -1,12 +1,8 @@
 //! `llr inspect`: what is in a program, for people and, with `--json`, for scripts.
 
-mod json;
-mod report;
-mod sources;
-mod text;
-
+use llama_runner::builtin::inspect::{self, Report};
+use llama_runner::pte::Program;
 use llama_runner::{Error, Result, Status};
-use report::Report;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -25,10 +21,10 @@ pub struct Arguments {
 
 /// Reads the program and prints its report on stdout.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let program = sources::program(&arguments.file)?;
-    let report =
-        Report::new(&arguments.file, &program, &|delegate| sources::qnn(delegate, arguments.qnn_lib_dir.as_deref()));
-    let text = if arguments.json { format!("{:#}\n", json::value(&report)) } else { text::render(&report) };
+    let program = Program::open(&arguments.file)?;
+    let qnn_lib_dir = arguments.qnn_lib_dir.as_deref();
+    let report = Report::new(&arguments.file, &program, &|delegate| inspect::qnn(delegate, qnn_lib_dir));
+    let text = if arguments.json { format!("{:#}\n", inspect::json(&report)) } else { inspect::text(&report) };
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         // A pager that was left early has seen enough.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

@@ -1,6 +1,7 @@
 //! The report for scripts: one JSON object, nothing folded.
 
 use super::report::{Constant, Delegate, Extent, Io, Method, Qnn, QnnTensor, Report};
+use crate::tensor::{DType, Dims};
 use serde_json::{Value, json};
 
 /// The whole object.
@@ -18,7 +19,12 @@ pub fn value(report: &Report) -> Value {
         "methods": report.methods.iter().map(method).collect::<Vec<_>>(),
         "constant_methods": constant_methods.collect::<serde_json::Map<_, _>>(),
         "delegates": report.delegates.iter().map(delegate).collect::<Vec<_>>(),
+        "states": report.states.iter().map(state).collect::<Vec<_>>(),
     })
+}
+
+fn state((name, dtype, dims): &(String, DType, Dims)) -> Value {
+    json!({ "name": name, "dtype": dtype.name(), "dims": dims })
 }
 
 fn extent(extent: &Extent) -> Value {
@@ -103,7 +109,7 @@ fn tensor(tensor: &QnnTensor) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inspect::report::tests::report;
+    use crate::builtin::inspect::report::tests::report;
 
     #[test]
     fn the_same_facts_as_the_text() {

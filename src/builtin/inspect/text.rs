@@ -1,7 +1,7 @@
 //! The report for people: one screen for a usual program, columns aligned, equal neighbours folded into one line.
 
 use super::report::{Constant, Delegate, Io, Method, Qnn, QnnTensor, Report};
-use llama_runner::tensor::Encoding;
+use crate::tensor::Encoding;
 use std::fmt::Write;
 
 /// The whole text.
@@ -229,7 +229,7 @@ fn bytes(size: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inspect::report::tests::report;
+    use crate::builtin::inspect::report::tests::report;
 
     #[test]
     fn a_program_on_one_screen() {

@@ -1,10 +1,8 @@
 //! The facts about a program in the order and form that they are shown in; text and JSON are written from this alone.
 
-use llama_runner::pte::{
-    BackendDelegate, Blob, EValue, ExecutionPlan, Instruction, Program, ShapeDynamism, TensorData,
-};
-use llama_runner::tensor::{DType, Dims, Encoding};
-use std::collections::BTreeMap;
+use crate::pte::{BackendDelegate, Blob, EValue, ExecutionPlan, Instruction, Program, ShapeDynamism, TensorData};
+use crate::tensor::{DType, Dims, Encoding};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// A whole program.
@@ -26,6 +24,8 @@ pub struct Report {
     pub constant_methods: Vec<(String, Vec<Constant>)>,
     /// Each distinct delegate blob once.
     pub delegates: Vec<Delegate>,
+    /// Mutable buffers that the program names, each once: name, type and sizes.
+    pub states: Vec<(String, DType, Dims)>,
 }
 
 /// A range of bytes of the file.
@@ -159,7 +159,20 @@ impl Report {
             methods: plans.into_iter().map(Method::new).collect(),
             constant_methods: constant_plans.into_iter().map(constants).collect(),
             delegates: delegates(program, qnn),
+            states: states(program),
         }
+    }
+
+    /// The values of constant method `name`.
+    pub fn constant(&self, name: &str) -> Option<&[Constant]> {
+        let found = self.constant_methods.iter().find(|(known, _)| known == name);
+        found.map(|(_, values)| values.as_slice())
+    }
+
+    /// The ids of the backends that the program calls, each once.
+    pub fn backends(&self) -> Vec<&str> {
+        let ids: BTreeSet<&str> = self.delegates.iter().map(|delegate| delegate.id.as_str()).collect();
+        ids.into_iter().collect()
     }
 }
 
@@ -240,6 +253,20 @@ fn constants(plan: &ExecutionPlan) -> (String, Vec<Constant>) {
     (plan.name.clone(), plan.outputs.iter().map(constant).collect())
 }
 
+fn states(program: &Program) -> Vec<(String, DType, Dims)> {
+    let mut states: Vec<(String, DType, Dims)> = Vec::new();
+    for value in program.plans.iter().flat_map(|plan| &plan.values) {
+        if let EValue::Tensor(tensor) = value
+            && let Some(name) = &tensor.fully_qualified_name
+            && matches!(tensor.data, TensorData::Planned { .. } | TensorData::ExternalMutable { .. })
+            && !states.iter().any(|(known, ..)| known == name)
+        {
+            states.push((name.clone(), tensor.dtype, tensor.sizes.clone()));
+        }
+    }
+    states
+}
+
 /// Every distinct blob, in the order of its first caller; the methods of one context binary share it.
 fn delegates(program: &Program, qnn: &dyn Fn(&BackendDelegate) -> Option<Qnn>) -> Vec<Delegate> {
     let mut seen: Vec<(&BackendDelegate, Delegate)> = Vec::new();
@@ -271,7 +298,7 @@ fn delegates(program: &Program, qnn: &dyn Fn(&BackendDelegate) -> Option<Qnn>) -
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use llama_runner::pte::{Chain, CompileSpec, OperatorName, Storage, TensorValue};
+    use crate::pte::{Chain, CompileSpec, OperatorName, Storage, TensorValue};
     use std::sync::Arc;
 
     fn tensor(dtype: DType, sizes: &[usize]) -> EValue {
