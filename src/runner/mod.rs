@@ -40,6 +40,7 @@ pub use error::RunnerError;
 pub use event::{FinishReason, Generation, LogitsRow, TokenEvent};
 pub use family::{CacheMode, FAMILIES, Family};
 pub use io::{IoError, Place};
+pub use logits::LogitsFormat;
 pub use load_progress::{LoadObserver, LoadProgress, LoadStage, OnProgress};
 pub use memory::RunnerMemory;
 pub use session::{Canceller, Runner};
