@@ -118,7 +118,8 @@ impl llr_runner {
             let name = |path: &Option<PathBuf>| {
                 path.as_ref().map_or_else(|| default_model::NAME.to_owned(), |path| path.display().to_string())
             };
-            observer.stage(LoadStage::Program, &name(&self.plan.model_path))?;
+            let host = self.plan.host.as_ref().map(|_| "the host's module");
+            observer.stage(LoadStage::Program, host.unwrap_or(&name(&self.plan.model_path)))?;
             let program = match (&self.plan.host, &self.plan.model_path) {
                 (Some(host), _) => Box::new(HostModule::open(host)?),
                 (None, Some(path)) => builtin::open_program(path, &self.plan.program)?,
