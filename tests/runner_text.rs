@@ -10,8 +10,9 @@ use fake_module::{BOS, FakeModel, FakeTokenizer, Probe};
 use fake_text::{Calls, FakeMethod, FakeText, Pos, Rows};
 use llama_runner::runner::{
     EvalMode, FinishReason, Generation, GenerationConfig, IoError, Prompt, Runner, RunnerError, RunnerOptions,
+    SharedBuffer,
 };
-use llama_runner::runtime::Value;
+use llama_runner::runtime::{RpcMemError, Value};
 use llama_runner::tensor::DType;
 use llama_runner::tokenizer::TokenId;
 use llama_runner::{Error, Result, Status};
@@ -521,7 +522,11 @@ fn the_profile_is_the_modules() {
 }
 
 #[test]
-fn shared_buffers_are_refused_for_now() {
-    let options = RunnerOptions { shared_buffer: true, ..Default::default() };
-    assert_eq!(try_load(&FakeText::default(), options).err().unwrap().find(), Some(&RunnerError::SharedBuffer));
+fn a_required_shared_buffer_is_required_of_these_programs_too() {
+    let rpcmem_lib = Some("no/such/library.so".into());
+    let options = RunnerOptions { shared_buffer: SharedBuffer::Require, rpcmem_lib, ..Default::default() };
+    assert!(matches!(
+        try_load(&FakeText::default(), options).err().unwrap().find(),
+        Some(RpcMemError::NotLoaded { .. })
+    ));
 }

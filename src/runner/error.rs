@@ -84,8 +84,6 @@ pub enum RunnerError {
     LookaheadSizes { ngram: usize, window: usize, gcap: usize },
     #[error("lookahead feeds (window + gcap) * (ngram - 1) = {rows} tokens a step, the decode method takes {ar}")]
     LookaheadRows { rows: usize, ar: usize },
-    #[error("shared_buffer needs RpcMem from libcdsprpc.so, which this build does not load")]
-    SharedBuffer,
     #[error("the buffers of this program need more memory than can be addressed")]
     TooLarge,
 }
@@ -99,8 +97,7 @@ impl From<RunnerError> for Error {
             ContextExceeded { .. } => Status::ContextExceeded,
             OnlyAtStart { .. } | Poisoned | NoLogits => Status::InvalidState,
             Cancelled | LoadCancelled => Status::Cancelled,
-            SharedBuffer
-            | NoLogitsScale
+            NoLogitsScale
             | NothingContinues
             | LookaheadNeedsCache
             | StaticMethod { .. }

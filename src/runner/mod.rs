@@ -35,7 +35,7 @@ mod token_generator;
 mod token_steps;
 mod turn;
 
-pub use config::{EvalMode, GenerationConfig, KvUpdater, LookaheadConfig, Prompt, RunnerOptions};
+pub use config::{EvalMode, GenerationConfig, KvUpdater, LookaheadConfig, Prompt, RunnerOptions, SharedBuffer};
 pub use error::RunnerError;
 pub use event::{FinishReason, Generation, LogitsRow, TokenEvent};
 pub use family::{CacheMode, FAMILIES, Family};
