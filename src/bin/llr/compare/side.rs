@@ -47,7 +47,11 @@ impl Values {
         OPTIONS.iter().fold(command, |command, option| {
             let name = format!("{}{suffix}", option.name);
             let arg = Arg::new(name.clone()).long(name).value_name(option.value).help_heading(heading);
-            command.arg(if suffix.is_empty() { arg.help(option.help) } else { arg })
+            command.arg(if suffix.is_empty() {
+                arg.help(option.help)
+            } else {
+                arg.help(format!("As --{}", option.name))
+            })
         })
     }
 
@@ -62,6 +66,13 @@ impl Values {
     /// Whether an option was given.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
+    }
+
+    /// What was given beside the files, for people.
+    pub fn show(&self) -> String {
+        let paths = ["model_path", "tokenizer_path"];
+        let others = self.0.iter().filter(|(name, _)| !paths.contains(name));
+        others.map(|(name, value)| format!(", {name} {value}")).collect()
     }
 
     /// The command line that says the same.
@@ -257,7 +268,7 @@ mod tests {
         assert!(sides.differ && !self::sides(&["--ngram=3"]).differ);
         let [a, b] = [&sides.a, &sides.b].map(|values| Side::new(values).unwrap());
         assert_eq!((a.runner.eval_mode, b.runner.eval_mode), (Some(EvalMode::Kv), Some(EvalMode::Hybrid)));
-        assert_eq!(a.name(), "x");
+        assert_eq!((a.name().as_str(), sides.b.show().as_str()), ("x", ", eval_mode hybrid"));
     }
 
     #[test]
