@@ -137,6 +137,8 @@ pub struct GenerationConfig {
     pub num_bos: usize,
     /// End-of-sequence tokens behind a text prompt.
     pub num_eos: usize,
+    /// Teacher forcing: the turn's first tokens are these, whatever their rows of logits say; then it goes on by itself.
+    pub forced: Vec<TokenId>,
 }
 
 impl Default for GenerationConfig {
@@ -151,6 +153,7 @@ impl Default for GenerationConfig {
             ignore_eos: false,
             num_bos: 1,
             num_eos: 0,
+            forced: Vec::new(),
         }
     }
 }

@@ -49,6 +49,8 @@ pub enum RunnerError {
     EmptyPrompt,
     #[error("prompt token {index} is {token}, the vocabulary has {vocab} tokens")]
     TokenOutsideVocabulary { index: usize, token: TokenId, vocab: usize },
+    #[error("forced token {index} is {token}, the vocabulary has {vocab} tokens")]
+    ForcedOutsideVocabulary { index: usize, token: TokenId, vocab: usize },
     #[error("temperature {0} is neither 0 nor a positive number")]
     Temperature(f32),
     #[error("top_p {0} is not above 0 and at most 1")]
@@ -106,6 +108,7 @@ impl From<RunnerError> for Error {
             EmptyPrompt
             | MethodAndMode
             | TokenOutsideVocabulary { .. }
+            | ForcedOutsideVocabulary { .. }
             | Temperature(_)
             | TopP(_)
             | NothingToGenerate

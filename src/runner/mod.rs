@@ -41,6 +41,7 @@ pub use event::{FinishReason, Generation, LogitsRow, TokenEvent};
 pub use family::{CacheMode, FAMILIES, Family};
 pub use io::{IoError, Place};
 pub use load_progress::{LoadObserver, LoadProgress, LoadStage, OnProgress};
+pub use logits::LogitsFormat;
 pub use memory::RunnerMemory;
 pub use session::{Canceller, Runner};
 pub use snapshot::SnapshotError;
