@@ -1,6 +1,7 @@
 // llama-runner in C++17: header-only classes over llama_runner.h that own what they hold and return what went wrong.
 //
-//     llama_runner::Session         the C API's own shape: chunks, every option, a Status with its reason
+//     llama_runner::Session         the C API's own shape: chunks, every option, a Status with its reason; token by token,
+//                                   saved contexts; with TextStream, and Program for what a .pte is
 //     llama_runner::Runner          upstream's example::Runner (Qualcomm)
 //     llama_runner::TextLLMRunner   upstream's executorch::extension::llm::TextLLMRunner
 //
@@ -16,9 +17,11 @@
 #ifndef LLAMA_RUNNER_HPP
 #define LLAMA_RUNNER_HPP
 
+#include "llama_runner/program.hpp"
 #include "llama_runner/runner.hpp"
 #include "llama_runner/session.hpp"
 #include "llama_runner/text_llm_runner.hpp"
+#include "llama_runner/text_stream.hpp"
 
 #include <cstdint>
 #include <functional>

@@ -51,9 +51,6 @@ struct TurnOptions {
 
 namespace detail {
 
-template <auto Free> struct Deleter {
-    template <typename T> void operator()(T *object) const noexcept { Free(object); }
-};
 using OptionsHandle = std::unique_ptr<llr_runner_options, Deleter<llr_runner_options_free>>;
 using ConfigHandle = std::unique_ptr<llr_generation_config, Deleter<llr_generation_config_free>>;
 
