@@ -56,6 +56,36 @@
 #endif
 
 /**
+ * Version of llr_module_table. A table of another version is refused; what is appended to the table does not change it.
+ */
+#define LLR_MODULE_TABLE_VERSION 1
+
+/**
+ * Most dimensions of a tensor.
+ */
+#define LLR_MODULE_MAX_RANK 16
+
+/**
+ * Flag of llr_module_tensor: the sizes may be smaller at run time, `sizes` are the upper bounds.
+ */
+#define LLR_MODULE_TENSOR_DYNAMIC 1
+
+/**
+ * Flag of llr_module_tensor: the program has memory for it. It need not be bound; bound, it is copied in or out.
+ */
+#define LLR_MODULE_TENSOR_PLANNED 2
+
+/**
+ * Flag of llr_module_tensor: `scale` and `zero_point` say what its integers stand for.
+ */
+#define LLR_MODULE_TENSOR_QUANTIZED 4
+
+/**
+ * `dtype` of an input or output that is no tensor.
+ */
+#define LLR_MODULE_NO_TENSOR -1
+
+/**
  * Changes when something that worked stops working; while it is 0, the minor number does this.
  */
 #define LLR_VERSION_MAJOR 0
@@ -364,6 +394,36 @@ typedef int32_t llr_kv_updater;
 #endif // __cplusplus
 
 /**
+ * Whether the model's inputs, outputs and cache lie in memory shared with the DSP (libcdsprpc.so), so that nothing is
+ * copied to it and back.
+ */
+enum llr_shared_buffer
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * They lie on the heap. The default.
+     */
+    LLR_SHARED_BUFFER_OFF = 0,
+    /**
+     * They do where libcdsprpc.so and QNN allow it, else they are copied, and a line of the log says why.
+     */
+    LLR_SHARED_BUFFER_PREFER = 1,
+    /**
+     * They do, or it is an error.
+     */
+    LLR_SHARED_BUFFER_REQUIRE = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum llr_shared_buffer llr_shared_buffer;
+#else
+typedef int32_t llr_shared_buffer;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
  * What a stream callback answers. Any other number stops the turn, and the call fails with
  * LLR_STATUS_INVALID_ARGUMENT.
  */
@@ -531,6 +591,190 @@ typedef struct llr_text_stream llr_text_stream;
  * once. It may call any function, but must return normally: no exception and no longjmp may leave it.
  */
 typedef void (*llr_log_callback)(int32_t level, const char *line, size_t line_len, void *user_data);
+
+/**
+ * One output of a method that only returns constants. The library clears it and sets `struct_size`; the callback fills
+ * in the rest.
+ */
+typedef struct {
+    /**
+     * sizeof(llr_module_value) of the library; what lies beyond must not be written.
+     */
+    size_t struct_size;
+    /**
+     * An llr_module_value_kind.
+     */
+    int32_t kind;
+    /**
+     * Of an integer or boolean.
+     */
+    int64_t integer;
+    /**
+     * Of a floating-point number.
+     */
+    double real;
+    /**
+     * UTF-8, `text_len` bytes, valid until the next call of any callback.
+     */
+    const char *text;
+    /**
+     * Bytes of `text`.
+     */
+    size_t text_len;
+} llr_module_value;
+
+/**
+ * An input or output of a method. The library clears it and sets `struct_size`; the callback fills in the rest.
+ */
+typedef struct {
+    /**
+     * sizeof(llr_module_tensor) of the library; what lies beyond must not be written.
+     */
+    size_t struct_size;
+    /**
+     * Element type: ExecuTorch's ScalarType number (0 u8, 3 i32, 4 i64, 6 f32, 27 u16, …), or LLR_MODULE_NO_TENSOR.
+     */
+    int32_t dtype;
+    /**
+     * LLR_MODULE_TENSOR_* flags; not looked at by `output`.
+     */
+    uint32_t flags;
+    /**
+     * Number of dimensions, at most LLR_MODULE_MAX_RANK.
+     */
+    size_t rank;
+    /**
+     * The first `rank` are the sizes: of `input_info` and `output_info` the largest, of `output` the current ones.
+     */
+    int64_t sizes[LLR_MODULE_MAX_RANK];
+    /**
+     * With LLR_MODULE_TENSOR_QUANTIZED: real = (integer - zero_point) * scale.
+     */
+    float scale;
+    /**
+     * See `scale`.
+     */
+    int32_t zero_point;
+    /**
+     * Of `output` only: the elements, aligned to their type. Valid until the next call of a callback that takes the
+     * module without being `output`, `output_info` or `last_error`. Not looked at for an output that is bound.
+     */
+    const void *data;
+    /**
+     * Bytes at `data`: those of the current sizes.
+     */
+    size_t byte_len;
+} llr_module_tensor;
+
+/**
+ * A program that the host runs: its methods as callbacks, each of which gets the `module` pointer that was given with
+ * the table. Fill it in with zeros first, then `struct_size`, `version` and the callbacks.
+ *
+ * * Callbacks return 0, or a number of ExecuTorch's runtime::Error or of llr_status; the library then asks `last_error`
+ *   for words. After an error the module must be usable as before. Results are looked at only after 0.
+ * * The library makes one call at a time on a module, on the thread that loads, runs or frees the runner. Callbacks may
+ *   not call functions of the same runner, and must return normally: no exception and no longjmp may leave them.
+ * * Methods are named by the number that `load_method` gave. Inputs and outputs are counted from 0, in the program's
+ *   order.
+ * * What the library reads (texts, `data`) must be valid as long as is said there.
+ * * Everything is needed but what is called optional, which may be NULL. The table itself is copied.
+ */
+typedef struct {
+    /**
+     * sizeof(llr_module_table) where the host was compiled. What an older host's table lacks counts as NULL.
+     */
+    size_t struct_size;
+    /**
+     * LLR_MODULE_TABLE_VERSION.
+     */
+    uint32_t version;
+    /**
+     * Optional. Called once, last of all, when no runner and no options need the module any more.
+     */
+    void (*release)(void *module);
+    /**
+     * Optional. Writes what went wrong in the last callback that failed, UTF-8, to `buffer`, at most `buffer_len` bytes
+     * and without a NUL; returns how many bytes the whole text has.
+     */
+    size_t (*last_error)(void *module, char *buffer, size_t buffer_len);
+    /**
+     * How many methods the program has, those that only return constants included. Loads the program if need be.
+     */
+    int32_t (*method_count)(void *module, size_t *out_count);
+    /**
+     * The name of a method, UTF-8, valid until the next call of any callback.
+     */
+    int32_t (*method_name)(void *module, size_t index, const char **out_name, size_t *out_name_len);
+    /**
+     * Runs the method called `name` (`name_len` bytes and a NUL), which takes nothing and returns no tensors, and keeps
+     * what it gives for `value`. A list counts as its elements.
+     */
+    int32_t (*evaluate)(void *module, const char *name, size_t name_len, size_t *out_count);
+    /**
+     * One of the values that the last `evaluate` gave.
+     */
+    int32_t (*value)(void *module, size_t index, llr_module_value *out_value);
+    /**
+     * Prepares the method called `name` (`name_len` bytes and a NUL). The same method gets the same number again.
+     */
+    int32_t (*load_method)(void *module, const char *name, size_t name_len, uint32_t *out_method);
+    /**
+     * How many inputs a loaded method has.
+     */
+    int32_t (*input_count)(void *module, uint32_t method, size_t *out_count);
+    /**
+     * How many outputs a loaded method has.
+     */
+    int32_t (*output_count)(void *module, uint32_t method, size_t *out_count);
+    /**
+     * Element type, largest sizes and flags of an input.
+     */
+    int32_t (*input_info)(void *module, uint32_t method, size_t index, llr_module_tensor *out_info);
+    /**
+     * The same of an output.
+     */
+    int32_t (*output_info)(void *module, uint32_t method, size_t index, llr_module_tensor *out_info);
+    /**
+     * Makes an input read from `data`, `byte_len` bytes, the size at the largest sizes. The memory is the library's,
+     * aligned to 64 bytes or at least to the element, may be looked at only inside `execute`, and stays until the input
+     * is bound anew. NULL and 0 take a binding away.
+     */
+    int32_t (*bind_input)(void *module,
+                          uint32_t method,
+                          size_t index,
+                          const void *data,
+                          size_t byte_len);
+    /**
+     * Makes an output write to `data`, likewise.
+     */
+    int32_t (*bind_output)(void *module, uint32_t method, size_t index, void *data, size_t byte_len);
+    /**
+     * Optional where no input is dynamic. Sets the current sizes of an input; its memory stays, of which the first bytes
+     * are used.
+     */
+    int32_t (*resize_input)(void *module,
+                            uint32_t method,
+                            size_t index,
+                            const int64_t *sizes,
+                            size_t rank);
+    /**
+     * Runs a method on what is bound. Afterwards the outputs that are bound are in their memory.
+     */
+    int32_t (*execute)(void *module, uint32_t method);
+    /**
+     * Type, current sizes and memory of an output, after `execute`.
+     */
+    int32_t (*output)(void *module, uint32_t method, size_t index, llr_module_tensor *out_output);
+    /**
+     * Optional, but not without `deregister_memory`. Tells of memory that is shared with a device, `fd` its file
+     * descriptor, before anything in it is bound.
+     */
+    int32_t (*register_memory)(void *module, int32_t fd, void *data, size_t byte_len);
+    /**
+     * Takes that back, after everything in it was bound elsewhere or unbound.
+     */
+    int32_t (*deregister_memory)(void *module, int32_t fd, void *data, size_t byte_len);
+} llr_module_table;
 
 /**
  * Called on the thread that runs the turn, once for each new token and once more, with a final chunk, when the turn
@@ -782,16 +1026,19 @@ llr_status llr_runner_options_add_extra_eos(llr_runner_options *options,
                                             uint64_t token);
 
 /**
- * Puts the model's inputs and outputs into memory shared with the DSP. Default: false.
+ * Whether the model's inputs and outputs lie in memory shared with the DSP, an llr_shared_buffer. libcdsprpc.so is
+ * looked for where the environment variable LLR_RPCMEM_LIB says (the file or its directory); without it, on the loader's
+ * search path and in Android's vendor directory. Default: LLR_SHARED_BUFFER_OFF. With LLR_SHARED_BUFFER_REQUIRE,
+ * llr_runner_load fails when there is no such memory, and the first step when QNN does not take a tensor in it.
  *
- * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, unknown number).
  *
  * # Safety
  * `options` is NULL or live.
  */
 LLR_API
 llr_status llr_runner_options_set_shared_buffer(llr_runner_options *options,
-                                                bool shared_buffer);
+                                                int32_t shared_buffer);
 
 /**
  * Lookahead decoding: length of a guessed n-gram. Default: none; LLR_EVAL_MODE_LOOKAHEAD needs it.
@@ -824,6 +1071,41 @@ llr_status llr_runner_options_set_window(llr_runner_options *options,
  * `options` is NULL or live.
  */
 LLR_API llr_status llr_runner_options_set_gcap(llr_runner_options *options, int32_t gcap);
+
+/**
+ * Lets the host run the program: every method is loaded and executed by the callbacks of `table`, which is copied, on
+ * `module`. No model path is needed then, and none may be set; a tokenizer is. On success the module belongs to the
+ * options and to the runners made of them, and the table's `release` is called when the last of them is freed, or when
+ * another module is set and no runner has this one. One loaded runner at a time can use it: to load a second one is
+ * LLR_STATUS_INVALID_STATE until the first is freed. llama_runner_executorch.hpp makes a table of an ExecuTorch Module.
+ *
+ * Errors, after which the module is still the caller's: LLR_STATUS_INVALID_ARGUMENT (NULL, a struct_size that is too
+ * small, a callback that is missing; `module` may be NULL), LLR_STATUS_NOT_SUPPORTED (a table of another version).
+ *
+ * # Safety
+ * `options` is NULL or live; `table` is NULL or points to as many bytes as it says; its callbacks do what
+ * llr_module_table says and may be called with `module` from any thread.
+ */
+LLR_API
+llr_status llr_runner_options_set_host_module(llr_runner_options *options,
+                                              const llr_module_table *table,
+                                              void *module);
+
+/**
+ * Lets ExecuTorch run the program, through the adapter library at `path` (a file, or the directory of
+ * libllr_module_executorch.so): every backend and kernel that the adapter is linked with works. Needs a model path.
+ * Default: this library's own runtime. UTF-8, `path_len` bytes.
+ *
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8). That the library is missing is an error of
+ * llr_runner_load, LLR_STATUS_LIBRARY_UNAVAILABLE.
+ *
+ * # Safety
+ * `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
+ */
+LLR_API
+llr_status llr_runner_options_set_module_library(llr_runner_options *options,
+                                                 const char *path,
+                                                 size_t path_len);
 
 /**
  * A new object with every default, to be freed by llr_generation_config_free. Never fails.

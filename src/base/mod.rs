@@ -1,7 +1,8 @@
-//! What every room may use: aligned memory, mapped files, flatbuffers, environment knobs, the log sink, a hash, names,
-//! numbers as text, and the process.
+//! What every room may use: aligned memory, mapped files, flatbuffers, environment knobs, vendor libraries, the log sink,
+//! a hash, names, numbers as text, and the process.
 
 pub mod aligned;
+pub mod dynamic_library;
 pub mod env;
 pub mod flatbuffer;
 pub mod fnv;

@@ -13,6 +13,7 @@ pub mod error;
 pub mod generation_config;
 mod guard;
 mod handle;
+pub mod host_module;
 pub mod load_progress;
 pub mod log;
 pub mod memory;

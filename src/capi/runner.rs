@@ -16,6 +16,7 @@ use crate::error::{Error, Result, Status};
 use crate::runner::{
     Canceller, EvalMode, GenerationConfig, LoadObserver, LoadStage, OnProgress, Prompt, Runner, Stats,
 };
+use crate::runtime::HostModule;
 use crate::tokenizer::{self, TokenId, Tokenizer};
 use parking_lot::Mutex;
 use std::ffi::{c_char, c_void};
@@ -118,10 +119,11 @@ impl llr_runner {
                 path.as_ref().map_or_else(|| default_model::NAME.to_owned(), |path| path.display().to_string())
             };
             observer.stage(LoadStage::Program, &name(&self.plan.model_path))?;
-            let program = match &self.plan.model_path {
-                Some(path) => builtin::open_program(path, &self.plan.program),
-                None => builtin::open_default_program(&self.plan.program),
-            }?;
+            let program = match (&self.plan.host, &self.plan.model_path) {
+                (Some(host), _) => Box::new(HostModule::open(host)?),
+                (None, Some(path)) => builtin::open_program(path, &self.plan.program)?,
+                (None, None) => builtin::open_default_program(&self.plan.program)?,
+            };
             observer.stage(LoadStage::Tokenizer, &name(&self.plan.tokenizer_path))?;
             let tokenizer = match &self.plan.tokenizer_path {
                 Some(path) => tokenizer::load(path),
@@ -460,6 +462,7 @@ mod tests {
     fn runner_of_nothing() -> *mut llr_runner {
         let nowhere = PathBuf::from("nowhere");
         let plan = Plan {
+            host: None,
             model_path: Some(nowhere.join("model.pte")),
             tokenizer_path: Some(nowhere.join("tokenizer.bin")),
             program: Default::default(),

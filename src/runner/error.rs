@@ -49,6 +49,8 @@ pub enum RunnerError {
     EmptyPrompt,
     #[error("prompt token {index} is {token}, the vocabulary has {vocab} tokens")]
     TokenOutsideVocabulary { index: usize, token: TokenId, vocab: usize },
+    #[error("forced token {index} is {token}, the vocabulary has {vocab} tokens")]
+    ForcedOutsideVocabulary { index: usize, token: TokenId, vocab: usize },
     #[error("temperature {0} is neither 0 nor a positive number")]
     Temperature(f32),
     #[error("top_p {0} is not above 0 and at most 1")]
@@ -82,8 +84,6 @@ pub enum RunnerError {
     LookaheadSizes { ngram: usize, window: usize, gcap: usize },
     #[error("lookahead feeds (window + gcap) * (ngram - 1) = {rows} tokens a step, the decode method takes {ar}")]
     LookaheadRows { rows: usize, ar: usize },
-    #[error("shared_buffer needs RpcMem from libcdsprpc.so, which this build does not load")]
-    SharedBuffer,
     #[error("the buffers of this program need more memory than can be addressed")]
     TooLarge,
 }
@@ -97,8 +97,7 @@ impl From<RunnerError> for Error {
             ContextExceeded { .. } => Status::ContextExceeded,
             OnlyAtStart { .. } | Poisoned | NoLogits => Status::InvalidState,
             Cancelled | LoadCancelled => Status::Cancelled,
-            SharedBuffer
-            | NoLogitsScale
+            NoLogitsScale
             | NothingContinues
             | LookaheadNeedsCache
             | StaticMethod { .. }
@@ -109,6 +108,7 @@ impl From<RunnerError> for Error {
             EmptyPrompt
             | MethodAndMode
             | TokenOutsideVocabulary { .. }
+            | ForcedOutsideVocabulary { .. }
             | Temperature(_)
             | TopP(_)
             | NothingToGenerate

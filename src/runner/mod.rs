@@ -35,11 +35,12 @@ mod token_generator;
 mod token_steps;
 mod turn;
 
-pub use config::{EvalMode, GenerationConfig, KvUpdater, LookaheadConfig, Prompt, RunnerOptions};
+pub use config::{EvalMode, GenerationConfig, KvUpdater, LookaheadConfig, Prompt, RunnerOptions, SharedBuffer};
 pub use error::RunnerError;
 pub use event::{FinishReason, Generation, LogitsRow, TokenEvent};
 pub use family::{CacheMode, FAMILIES, Family};
 pub use io::{IoError, Place};
+pub use logits::LogitsFormat;
 pub use load_progress::{LoadObserver, LoadProgress, LoadStage, OnProgress};
 pub use memory::RunnerMemory;
 pub use session::{Canceller, Runner};

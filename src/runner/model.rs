@@ -1,7 +1,7 @@
 //! A program's methods as the runner uses them, with the cache between them: chosen by mode, checked against each
 //! other, and given their memory.
 
-use super::buffer_alloc::{BufferAlloc, Memory};
+use super::buffer_alloc::BufferAlloc;
 use super::config::{EvalMode, RunnerOptions};
 use super::decoder_runner::{DecoderRunner, constant_ints, load_method};
 use super::error::RunnerError;
@@ -84,7 +84,7 @@ impl Model {
             |io: Option<MethodIo>| io.map(|io| Stage::plan(io, &mut buffers, options.kv_updater, window)).transpose();
         let (prefill, decode) = (plan_stage(prefill)?, plan_stage(decode)?);
         observer.stage(LoadStage::Memory, "")?;
-        let arena = buffers.allocate(if options.shared_buffer { Memory::RpcMem } else { Memory::ClientMem })?;
+        let arena = buffers.allocate_as(options)?;
         let mut decoder = DecoderRunner::new(module, arena);
         for stage in prefill.iter().chain(&decode) {
             stage.bind(&mut decoder)?;

@@ -6,6 +6,7 @@ use super::event::{FinishReason, Generation, TokenEvent};
 use super::family::{CacheMode, Family};
 use super::load_progress::{LoadObserver, LoadProgress, LoadStage};
 use super::loaded::Loaded;
+use super::logits::LogitsFormat;
 use super::memory::RunnerMemory;
 use super::sampler::Sampler;
 use super::stats::{Stats, now_ms};
@@ -101,6 +102,9 @@ impl Runner {
             return Err(RunnerError::NothingToGenerate.into());
         }
         let prompt = self.prompt_tokens(prompt, config)?;
+        if let Some((index, token)) = self.stranger(&config.forced) {
+            return Err(RunnerError::ForcedOutsideVocabulary { index, token, vocab: self.loaded.vocab() }.into());
+        }
         let seq_len = self.seq_len(config);
         self.check_length(prompt.len(), seq_len)?;
 
@@ -185,6 +189,11 @@ impl Runner {
         self.loaded.vocab()
     }
 
+    /// How the rows of logits that events show are stored.
+    pub fn logits_format(&self) -> LogitsFormat {
+        self.loaded.logits()
+    }
+
     /// The mode of a static program, as asked or as chosen from its methods; `None` for a `forward(tokens, input_pos)`
     /// program, which has no modes.
     pub fn eval_mode(&self) -> Option<EvalMode> {
@@ -253,11 +262,17 @@ impl Runner {
     /// Fails for no token, and for one that the model does not know.
     pub(super) fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), RunnerError> {
         let vocab = self.loaded.vocab();
-        match tokens.iter().enumerate().find(|&(_, &token)| token >= vocab as u64) {
+        match self.stranger(tokens) {
             _ if tokens.is_empty() => Err(RunnerError::EmptyPrompt),
-            Some((index, &token)) => Err(RunnerError::TokenOutsideVocabulary { index, token, vocab }),
+            Some((index, token)) => Err(RunnerError::TokenOutsideVocabulary { index, token, vocab }),
             None => Ok(()),
         }
+    }
+
+    /// The first token outside the vocabulary, and where it is.
+    fn stranger(&self, tokens: &[TokenId]) -> Option<(usize, TokenId)> {
+        let vocab = self.loaded.vocab() as u64;
+        tokens.iter().copied().enumerate().find(|&(_, token)| token >= vocab)
     }
 
     fn seq_len(&self, config: &GenerationConfig) -> usize {

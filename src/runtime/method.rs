@@ -90,7 +90,10 @@ impl Method {
         self.bindings.before(arena, &mut self.values)?;
         let name = &self.info.name;
         match &mut self.body {
-            Body::Instructions(executor) => executor.run(name, &mut self.values, recorder)?,
+            Body::Instructions(executor) => {
+                executor.share(arena);
+                executor.run(name, &mut self.values, recorder)?;
+            }
             Body::Compiled(compiled) => {
                 let mut values = MethodValues::new(&mut self.values);
                 let result = match recorder {

@@ -5,7 +5,7 @@ use super::decoder_runner::TextDecoderRunner;
 use super::metadata::Metadata;
 use super::signature::{TextIo, describe, is_text};
 use crate::error::{Context, Result};
-use crate::runner::buffer_alloc::{BufferAlloc, Memory};
+use crate::runner::buffer_alloc::BufferAlloc;
 use crate::runner::config::RunnerOptions;
 use crate::runner::decoder_runner::{DecoderRunner, logits_encoding};
 use crate::runner::error::RunnerError;
@@ -84,7 +84,7 @@ impl TextModel {
         };
         let (prefill, decode) = (plan_runner(prefill)?, decode.map(plan_runner).transpose()?);
         observer.stage(LoadStage::Memory, "")?;
-        let arena = buffers.allocate(if options.shared_buffer { Memory::RpcMem } else { Memory::ClientMem })?;
+        let arena = buffers.allocate_as(options)?;
         let mut decoder = DecoderRunner::new(module, arena);
         for runner in [&prefill].into_iter().chain(&decode) {
             runner.bind(&mut decoder)?;
