@@ -3,7 +3,7 @@
 // PROGRAM any program that streams text.
 //
 //     classes SCRATCH PROGRAM
-#define LLAMA_RUNNER_AS_UPSTREAM 1
+#define LLAMA_RUNNER_AS_UPSTREAM
 #include "llama_runner.hpp"
 
 #include <atomic>
@@ -409,6 +409,19 @@ void errors_are_values(const std::string &scratch)
     EXPECT(runner.generate(prompt, config_of(2)) == Error::InvalidArgument);
     runner.set_temperature(0.0f);
     EXPECT(runner.generate(prompt, config_of(2)) == Error::Ok && runner.last_status().ok());
+
+    // What the struct does not know goes to the C API; what that refuses comes back.
+    RunnerOptions more = greedy();
+    more.more = [](llr_runner_options *options) { return llr_runner_options_set_host_module(options, nullptr, nullptr); };
+    refused(Runner(more), Error::InvalidArgument, "table");
+    more.more = [](llr_runner_options *options) { return llr_runner_options_set_cpu_threads(options, 1); };
+    Runner narrow(more);
+    EXPECT(narrow.load() == Error::Ok && narrow.session()->cpu_threads() == 1);
+    llama_runner::Options adapted;
+    adapted.model_path = text;
+    adapted.tokenizer_path = text;
+    adapted.module_library = missing;
+    EXPECT(Session::create(adapted).value().load().code() == LLR_STATUS_LIBRARY_UNAVAILABLE);
 
     const auto gone = std::move(*runner.session());
     EXPECT(gone.is_loaded() && !runner.is_loaded() && runner.load() == Error::InvalidArgument);

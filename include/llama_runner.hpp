@@ -12,8 +12,8 @@
 // caller's callbacks throw: it stops the turn, waits until the library has returned, and goes on to the caller.
 //
 // LLAMA_RUNNER_AS_UPSTREAM, defined before this header, gives the classes upstream's namespaces too, so that a host
-// changes an include and a library, and nothing else. Its value says which upstream: 1 for example::Runner, 2 for the
-// revisions until 2026-05 whose example::Runner is a template.
+// changes an include and a library, and nothing else. Its value says which upstream: none or 1 for today's
+// example::Runner, 2 for the revisions until 2026-05, where it is a template.
 #ifndef LLAMA_RUNNER_HPP
 #define LLAMA_RUNNER_HPP
 

@@ -215,7 +215,7 @@ private:
         options.temperature = temperature;
         options.eval_mode = eval_mode;
         options.kv_updater = cache.kv_updater();
-        options.shared_buffer = cache.shared_buffer();
+        options.shared_buffer = cache.shared_buffer() ? LLR_SHARED_BUFFER_PREFER : LLR_SHARED_BUFFER_OFF;
         options.ngram = ngram;
         options.window = window;
         options.gcap = gcap;
