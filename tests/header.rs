@@ -93,6 +93,92 @@ fn enum_constants() -> BTreeMap<String, i64> {
         .collect()
 }
 
+/// The interface in lines that do not depend on how the header is laid out: functions with their types, enumerators with
+/// their numbers, callbacks, macros, opaque types.
+fn abi() -> BTreeSet<String> {
+    let text = header();
+    // Types of parameters, without their names.
+    let types = |parameters: &str| {
+        let types = parameters.split(',').map(|parameter| {
+            let parameter = parameter.split_whitespace().collect::<Vec<_>>().join(" ");
+            match parameter.as_str() {
+                "void" => parameter,
+                named => named.trim_end_matches(|c: char| c.is_alphanumeric() || c == '_').trim().to_owned(),
+            }
+        });
+        types.collect::<Vec<_>>().join(", ")
+    };
+    let mut lines = BTreeSet::new();
+    for declaration in text.split("\nLLR_API").skip(1) {
+        let (signature, _) = declaration.split_once(");").unwrap();
+        let (before, parameters) = signature.split_once('(').unwrap();
+        let at = before.rfind([' ', '*']).unwrap() + 1;
+        let result = before[..at].split_whitespace().collect::<Vec<_>>().join(" ");
+        lines.insert(format!("function {}({}) -> {result}", &before[at..], types(parameters)));
+    }
+    lines.extend(enum_constants().iter().map(|(name, number)| format!("enumerator {name} = {number}")));
+    for statement in text.split(';') {
+        let Some((_, typedef)) = statement.rsplit_once("typedef ") else { continue };
+        if let Some((result, rest)) = typedef.split_once("(*") {
+            let (name, parameters) = rest.split_once(")(").unwrap();
+            let parameters = parameters.trim_end().trim_end_matches(')');
+            lines.insert(format!("callback {name}({}) -> {}", types(parameters), result.trim()));
+        } else if let Some(opaque) = typedef.strip_prefix("struct ") {
+            lines.insert(format!("opaque {}", opaque.split(' ').next().unwrap()));
+        } else if let Some(number) = typedef.strip_prefix("int32_t ") {
+            lines.insert(format!("int32_t {number}"));
+        }
+    }
+    // Which version it is may change.
+    let macros = text.lines().filter_map(|line| line.strip_prefix("#define LLR_"));
+    let values = macros.filter_map(|line| line.split_once(' ')).filter(|(name, _)| !name.starts_with("VERSION"));
+    lines.extend(values.map(|(name, value)| format!("macro LLR_{name} = {}", value.trim())));
+    lines
+}
+
+/// What of `committed` is gone, and what is new.
+fn differences(committed: &BTreeSet<String>, now: &BTreeSet<String>) -> [Vec<String>; 2] {
+    [committed.difference(now).cloned().collect(), now.difference(committed).cloned().collect()]
+}
+
+#[test]
+fn abi_only_grows() {
+    let path = root().join("tests/data/abi.txt");
+    let committed: BTreeSet<String> =
+        fs::read_to_string(&path).unwrap_or_default().lines().map(str::to_owned).collect();
+    let now = abi();
+    let [gone, new] = differences(&committed, &now);
+    // Whoever means it deletes the lines from the file by hand, and says so in the change log.
+    assert!(gone.is_empty(), "ABI break: {gone:#?}, and in their place, or besides: {new:#?}");
+    if std::env::var_os("LLR_UPDATE_HEADER").is_some() && !new.is_empty() {
+        fs::write(&path, now.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    } else {
+        assert!(new.is_empty(), "new in the ABI: {new:#?}; run this test with LLR_UPDATE_HEADER=1 and commit");
+    }
+}
+
+#[test]
+fn abi_lines_say_what_a_caller_compiled_against() {
+    let lines = abi();
+    for line in [
+        "function llr_runner_step(llr_runner *, uint64_t) -> llr_status",
+        "function llr_version(void) -> uint32_t",
+        "function llr_version_string(void) -> const char *",
+        "enumerator LLR_STATUS_NOT_FOUND = 32",
+        "callback llr_token_callback(const llr_chunk *, void *) -> int32_t",
+        "opaque llr_runner",
+        "int32_t llr_status",
+        "macro LLR_NO_LIMIT = -1",
+    ] {
+        assert!(lines.contains(line), "{line} is not among {lines:#?}");
+    }
+    let mut changed = lines.clone();
+    changed.remove("enumerator LLR_STATUS_NOT_FOUND = 32");
+    changed.insert("enumerator LLR_STATUS_NOT_FOUND = 33".into());
+    let [gone, new] = differences(&lines, &changed);
+    assert_eq!((gone.len(), new.len()), (1, 1), "a changed number is one gone and one new");
+}
+
 #[test]
 fn is_what_cbindgen_makes_now() {
     let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).unwrap();
@@ -195,6 +281,9 @@ fn numbers_are_forever() {
     group("MODULE_VALUE_KIND", &[("NONE", 0), ("INT", 1), ("DOUBLE", 2), ("BOOL", 3), ("STRING", 4)]);
     group("KV_UPDATER", &[("SMART_MASK", 0), ("SHIFT_POINTER", 1)]);
     group("STREAM_ANSWER", &[("CONTINUE", 0), ("STOP", 1)]);
+    group("MODEL_KIND", &[("UNKNOWN", 0), ("STATIC", 1), ("FORWARD", 2)]);
+    group("SIDE", &[("INPUT", 0), ("OUTPUT", 1)]);
+    group("LOAD_STAGE", &[("NONE", 0), ("PROGRAM", 1), ("TOKENIZER", 2), ("METHOD", 3), ("MEMORY", 4), ("DONE", 5)]);
     group(
         "FINISH_REASON",
         &[("NONE", 0), ("EOS", 1), ("SEQ_LEN", 2), ("CONTEXT_FULL", 3), ("LENGTH", 4), ("CANCELLED", 5)],
