@@ -1,5 +1,5 @@
 //! `llr compare` from outside: equal sides are equal, a difference is found where it is, and what cannot be compared is an
-//! error. Where a difference is, the traces of `llama_main` say too.
+//! error. Where a difference is, the traces of `llama_main` say too. And `llr bench`.
 
 mod common;
 
@@ -241,4 +241,18 @@ fn a_recorded_conversation_of_the_upstream_runner_is_met() {
     // Recorded codes and ours stand for the same reals, whatever the SDK.
     let far = turns[0]["farthest_where_same"]["largest"].as_f64().unwrap();
     assert!(far < 1.0 && turns[0]["rows_hashed"] == 6, "{}", turns[0]);
+}
+
+#[test]
+fn bench_measures_as_many_turns_as_are_asked_for() {
+    let mut llr = Command::new(env!("CARGO_BIN_EXE_llr"));
+    llr.args(["bench", "--prompt_tokens=9", "--max_new_tokens=4", "--repeat=2", "--json", "--execution=compiled"]);
+    let output = llr.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&json["prompt_tokens"], &json["new_tokens"]), (&9.into(), &4.into()));
+    assert_eq!(json["turns"].as_array().unwrap().len(), 2);
+    for rate in ["prefill_tokens_per_second", "decode_tokens_per_second", "load_seconds"] {
+        assert!(json[rate].as_f64().is_some_and(|rate| rate > 0.0), "{json}");
+    }
 }

@@ -126,6 +126,16 @@ fn programs(adapter: &Path) {
     assert!(refused.errors()[0].contains("states floats"), "{}", refused.stderr);
 }
 
+/// `llr compare` with ExecuTorch's Module as its side B.
+fn compared(adapter: &Path) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_llr"));
+    command.args([OsString::from("compare"), flag("model_path", common::model(PROGRAMS[1]))]);
+    command.args([flag("tokenizer_path", common::model(TOKENIZER)), flag("module_b", "executorch")]);
+    let output = succeeds(command.arg(flag("module_library_b", adapter)).arg("--max_new_tokens=40"));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("summary: of 1 prompt, 1 equal, 0 diverged; 40 of 40 tokens the same"), "{said}");
+}
+
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
 #[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
@@ -141,6 +151,7 @@ fn executorch_under_this_runner_gives_the_tokens_of_this_runner_alone() {
         scope.spawn(|| both_ways(dir.path()));
         compile("adapter.cpp", &adapter, &shared);
         programs(dir.path());
+        compared(dir.path());
     });
 }
 

@@ -1,6 +1,7 @@
-//! `llr`: makes the programs that the runners run, looks into them, and compares their runs.
+//! `llr`: makes the programs that the runners run, looks into them, compares their runs and measures them.
 #![deny(unsafe_code)]
 
+mod bench;
 mod compare;
 #[path = "../shared/exit.rs"]
 mod exit;
@@ -12,7 +13,7 @@ use llama_runner::Result;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Makes ExecuTorch language-model programs, looks into them, and compares their runs.
+/// Makes ExecuTorch language-model programs, looks into them, compares their runs and measures them.
 #[derive(Debug, Parser)]
 #[command(name = "llr", version, arg_required_else_help = true)]
 struct Cli {
@@ -24,6 +25,8 @@ struct Cli {
 // One is made for a process.
 #[allow(clippy::large_enum_variant)]
 enum Command {
+    /// Measures how fast a program loads, takes prompts and makes tokens.
+    Bench(bench::Arguments),
     /// Runs prompts through two sides, and shows where their tokens and logits part.
     Compare(compare::Arguments),
     /// One side of a comparison.
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
     };
     let comparing = matches!(cli.command, Command::Compare(_));
     let result: Result<u8> = match cli.command {
+        Command::Bench(arguments) => bench::run(&arguments).map(|()| 0),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::CompareSide(arguments) => compare::worker::run(&arguments).map(|()| 0),
         Command::Export(arguments) => export::run(&arguments).map(|()| 0),

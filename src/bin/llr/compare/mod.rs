@@ -10,7 +10,7 @@ mod prompts;
 mod recording;
 mod report;
 mod run;
-mod side;
+pub mod side;
 mod source;
 mod text;
 mod wire;

@@ -90,7 +90,7 @@ fn open(arguments: &Arguments) -> Result<[Source; 2]> {
 /// A side that is being opened.
 enum Opening {
     Recorded(String, Vec<Recorded>),
-    Live(Box<Live>, Side),
+    Live(Box<(Live, Side)>),
 }
 
 fn begin(files: &[PathBuf], options: &Options, arguments: &Arguments) -> Result<Opening> {
@@ -100,18 +100,24 @@ fn begin(files: &[PathBuf], options: &Options, arguments: &Arguments) -> Result<
         return Ok(Opening::Recorded(names.join(", "), runs.concat()));
     }
     let side = Side::new(options)?;
-    Ok(Opening::Live(Box::new(Live::start(options, &arguments.decoder_model_version)?), side))
+    Ok(Opening::Live(Box::new((Live::start(options, &arguments.decoder_model_version)?, side))))
 }
 
 impl Opening {
     fn finish(self, label: char) -> Result<Source> {
         Ok(match self {
             Self::Recorded(name, runs) => Source { label, name, origin: Origin::Recorded(runs), tokenizer: None },
-            Self::Live(mut live, side) => {
+            Self::Live(opening) => {
+                let (mut live, side) = *opening;
                 // Judged here first: its message is the same, and no child is waited for.
                 let tokenizer = side.tokenizer()?;
                 let hello = live.hello()?;
-                Source { label, name: side.name(), origin: Origin::Live(live, hello), tokenizer: Some(tokenizer) }
+                Source {
+                    label,
+                    name: side.name(),
+                    origin: Origin::Live(Box::new(live), hello),
+                    tokenizer: Some(tokenizer),
+                }
             }
         })
     }

@@ -32,10 +32,10 @@ const OPTIONS: &[SideOption] = &[
     SideOption { name: "gcap", value: "N", help: "Lookahead: n-grams verified in a step" },
     SideOption { name: "execution", value: "WAY", help: "auto, compiled or instructions [default: LLR_EXECUTION, else auto]" },
     SideOption { name: "kernels", value: "SET", help: "Kernel set of the CPU: scalar, avx2, avx512, neon or neon-i8mm [default: LLR_KERNELS, else the best]" },
+    SideOption { name: "module", value: "RUNTIME", help: "Whose runtime runs the program: native, or executorch through an adapter library [default: native]" },
+    SideOption { name: "module_library", value: "FILE", help: "That adapter, or its directory" },
     SideOption { name: "cpu_threads", value: "N", help: "Threads that compute on the CPU [default: one a fast core]" },
     SideOption { name: "qnn_lib_dir", value: "DIR", help: "Where libQnnHtp.so and libQnnSystem.so are; searched first" },
-    SideOption { name: "module", value: "RUNTIME", help: "Whose runtime runs the program: native or executorch [default: native]" },
-    SideOption { name: "module_library", value: "FILE", help: "ExecuTorch's adapter library or its directory [default: LLR_MODULE_EXECUTORCH]" },
 ];
 
 /// The options of a side that were given, as text.
@@ -168,6 +168,11 @@ impl Side {
         if model_path.is_some() && tokenizer_path.is_none() {
             return Err(invalid("a --model_path needs a --tokenizer_path"));
         }
+        let runtime =
+            Runtime::from_flags(text("module").unwrap_or("native"), text("module_library").unwrap_or_default())?;
+        if model_path.is_none() && runtime != Runtime::Native {
+            return Err(invalid("--module executorch needs a --model_path"));
+        }
         let data_paths = text("data_paths").unwrap_or_default().split(',').map(str::trim);
         Ok(Self {
             model_path,
@@ -177,10 +182,7 @@ impl Side {
                 data_paths: data_paths.filter(|path| !path.is_empty()).map(PathBuf::from).collect(),
                 cpu_threads: count("cpu_threads")?.and_then(|threads| threads.try_into().ok()),
                 execution: text("execution").map(execution).transpose()?.unwrap_or_default(),
-                runtime: Runtime::from_flags(
-                    text("module").unwrap_or("native"),
-                    text("module_library").unwrap_or_default(),
-                )?,
+                runtime,
             },
             runner: RunnerOptions {
                 eval_mode,
@@ -281,6 +283,8 @@ mod tests {
             (&["--window=0"], "--window \"0\" is no number above 0"),
             (&["--cpu_threads=x"], "--cpu_threads \"x\" is no number above 0"),
             (&["--kv_updater=x"], "neither SmartMask nor ShiftPointer"),
+            (&["--module=x"], "--module \"x\" is neither native nor executorch"),
+            (&["--module=executorch"], "--module executorch needs a --model_path"),
             (&["--execution=x"], "execution \"x\" is none of"),
         ] {
             let error = Side::new(&sides(line).a).unwrap_err();

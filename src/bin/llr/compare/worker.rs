@@ -79,7 +79,7 @@ fn turn(runner: &mut Runner, request: &Request, out: &mut impl Write) -> Result<
         FinishReason::Length => "length",
         FinishReason::Cancelled => "cancelled",
     };
-    let (first, rest) = (clock.first.unwrap_or_default(), clock.rest);
+    let [first, rest] = clock.times();
     Ok(End { reason: reason.to_owned(), prefill_seconds: first.as_secs_f64(), decode_seconds: rest.as_secs_f64() })
 }
 
@@ -87,19 +87,21 @@ fn send(out: &mut impl Write, reply: &Reply) -> Result<()> {
     reply.write(out).map_err(|error| Error::new(Status::AccessFailed, format!("answering the comparison: {error}")))
 }
 
-/// Time between events: sending them is not the model's time.
-struct Clock {
+/// Time between events: what is done with them is not the model's time.
+pub struct Clock {
     since: Instant,
     first: Option<Duration>,
     rest: Duration,
 }
 
 impl Clock {
-    fn start() -> Self {
+    /// A turn begins.
+    pub fn start() -> Self {
         Self { since: Instant::now(), first: None, rest: Duration::ZERO }
     }
 
-    fn stop(&mut self) {
+    /// A token is there.
+    pub fn stop(&mut self) {
         let passed = self.since.elapsed();
         match self.first {
             None => self.first = Some(passed),
@@ -107,7 +109,13 @@ impl Clock {
         }
     }
 
-    fn resume(&mut self) {
+    /// The turn goes on.
+    pub fn resume(&mut self) {
         self.since = Instant::now();
+    }
+
+    /// Until the first token, and from the first to the last.
+    pub fn times(&self) -> [Duration; 2] {
+        [self.first.unwrap_or_default(), self.rest]
     }
 }
