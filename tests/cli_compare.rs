@@ -194,7 +194,7 @@ fn what_cannot_be_compared_is_an_error_that_says_why() {
             "side B: loading the model that is built in (assets/story.pte): the file has no method missing",
         ),
         // The tokenizers differ, and that comes first.
-        (&[&other], "the sides cannot be compared: prompt 1, turn 1 is different tokens: from token 0 on, "),
+        (&[&other], "the sides cannot be compared: prompt 1, turn 1 is different tokens: from token 1 on, "),
         (&["--recorded=missing.jsonl"], "cannot read missing.jsonl"),
         (&[&recorded], "a trace does not say what was asked"),
         (&[&recorded, "--prompt=a", "--prompt=b"], "the trace has turns [1], the command line prompts for [2]"),

@@ -24,9 +24,9 @@ pub fn run(arguments: &Arguments, print: &mut dyn FnMut(&str) -> Result<()>) -> 
     let [mut a, mut b] = open(arguments)?;
     let conversations = conversations(arguments, [&a, &b])?;
     let prompts = encoded(arguments, &conversations, [&a, &b])?;
-    let sides = [&a, &b].map(|side| SideReport {
+    let sides = [(&a, &arguments.sides.a), (&b, &arguments.sides.b)].map(|(side, options)| SideReport {
         name: side.name.clone(),
-        description: side.hello().map(|hello| hello.description.clone()).unwrap_or_default(),
+        description: side.hello().map(|hello| hello.description.clone() + &options.show()).unwrap_or_default(),
         load_ms: side.hello().map(|hello| hello.load_ms),
         tokenizer: side.tokenizer.as_ref().map(|t| (t.format().to_owned(), t.vocab_size())),
     });

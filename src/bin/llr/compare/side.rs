@@ -2,7 +2,7 @@
 //! that they stand for.
 
 use clap::{Arg, ArgMatches};
-use llama_runner::builtin::{self, ProgramOptions, default_model};
+use llama_runner::builtin::{self, ProgramOptions, Runtime, default_model};
 use llama_runner::error::Context;
 use llama_runner::runner::{EvalMode, KvUpdater, LookaheadConfig, Runner, RunnerOptions};
 use llama_runner::runtime::Execution;
@@ -34,6 +34,8 @@ const OPTIONS: &[SideOption] = &[
     SideOption { name: "kernels", value: "SET", help: "Kernel set of the CPU: scalar, avx2, avx512, neon or neon-i8mm [default: LLR_KERNELS, else the best]" },
     SideOption { name: "cpu_threads", value: "N", help: "Threads that compute on the CPU [default: one a fast core]" },
     SideOption { name: "qnn_lib_dir", value: "DIR", help: "Where libQnnHtp.so and libQnnSystem.so are; searched first" },
+    SideOption { name: "module", value: "RUNTIME", help: "Whose runtime runs the program: native or executorch [default: native]" },
+    SideOption { name: "module_library", value: "FILE", help: "ExecuTorch's adapter library or its directory [default: LLR_MODULE_EXECUTORCH]" },
 ];
 
 /// The options of a side that were given, as text.
@@ -45,7 +47,11 @@ impl Values {
         OPTIONS.iter().fold(command, |command, option| {
             let name = format!("{}{suffix}", option.name);
             let arg = Arg::new(name.clone()).long(name).value_name(option.value).help_heading(heading);
-            command.arg(if suffix.is_empty() { arg.help(option.help) } else { arg })
+            command.arg(if suffix.is_empty() {
+                arg.help(option.help)
+            } else {
+                arg.help(format!("As --{}", option.name))
+            })
         })
     }
 
@@ -60,6 +66,13 @@ impl Values {
     /// Whether an option was given.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
+    }
+
+    /// What was given beside the files, for people.
+    pub fn show(&self) -> String {
+        let paths = ["model_path", "tokenizer_path"];
+        let others = self.0.iter().filter(|(name, _)| !paths.contains(name));
+        others.map(|(name, value)| format!(", {name} {value}")).collect()
     }
 
     /// The command line that says the same.
@@ -164,6 +177,10 @@ impl Side {
                 data_paths: data_paths.filter(|path| !path.is_empty()).map(PathBuf::from).collect(),
                 cpu_threads: count("cpu_threads")?.and_then(|threads| threads.try_into().ok()),
                 execution: text("execution").map(execution).transpose()?.unwrap_or_default(),
+                runtime: Runtime::from_flags(
+                    text("module").unwrap_or("native"),
+                    text("module_library").unwrap_or_default(),
+                )?,
             },
             runner: RunnerOptions {
                 eval_mode,
@@ -251,7 +268,7 @@ mod tests {
         assert!(sides.differ && !self::sides(&["--ngram=3"]).differ);
         let [a, b] = [&sides.a, &sides.b].map(|values| Side::new(values).unwrap());
         assert_eq!((a.runner.eval_mode, b.runner.eval_mode), (Some(EvalMode::Kv), Some(EvalMode::Hybrid)));
-        assert_eq!(a.name(), "x");
+        assert_eq!((a.name().as_str(), sides.b.show().as_str()), ("x", ", eval_mode hybrid"));
     }
 
     #[test]

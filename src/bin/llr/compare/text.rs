@@ -262,7 +262,7 @@ prompt 1, turn 1: \"Once\"
      0    1                           1
      1  * 0                           1
      2  * 0                           2
-  the same 1 token, then not; where the choice is the same, rows are at most 0.5000 apart (step 0, KL 4.59e-2)
+  the same 1 token, then not; where the choice is the same, rows are at most 0.5000 apart (step 0, KL 2.50e-2)
   first divergence at step 1 (row of position 5): A takes 0, B takes 1
     A's largest                        logit  |  B's largest                        logit
     0                                 5.1000  |  1                                 5.0000
@@ -270,7 +270,7 @@ prompt 1, turn 1: \"Once\"
     2                                -4.9000  |  2                                -5.0000
     A puts 0 before 1 by 0.1000 (1.000 % of the row's range)
     B puts 1 before 0 by 0.2000 (2.000 % of the row's range)
-    the rows are at most 0.3000 apart (at 0, KL 1.13e-2)
+    the rows are at most 0.3000 apart (at 0, KL 1.12e-2)
   A: prefill 10.0, decode 8.0 tokens/s; B: prefill 10.0, decode 8.0 tokens/s
   1 turn behind it not compared: the contexts differ
 ";
