@@ -6,6 +6,8 @@
  * How it is used
  *     llr_runner_options_new, llr_runner_options_set_*, llr_runner_create, [llr_runner_load],
  *     llr_runner_generate as often as wanted, llr_runner_free, llr_runner_options_free
+ *     Token by token instead: llr_runner_encode, llr_runner_prefill_tokens, then llr_runner_sample and llr_runner_step in
+ *     turns, with an llr_text_stream for the text
  *
  * Objects
  *     Every object is opaque. What a *_new or *_create function made is freed exactly once, by the *_free function of
@@ -30,6 +32,11 @@
  * Callbacks
  *     They are given with a user_data pointer that is handed back untouched. They must return normally: an exception
  *     or a longjmp through this library is undefined behaviour.
+ *
+ * Buffers
+ *     A function that fills a buffer of the caller's takes the buffer, its capacity in elements, and an out_count or
+ *     out_needed. With NULL and 0 it gives the number alone. A buffer that is too small is LLR_STATUS_INVALID_ARGUMENT,
+ *     and nothing is written (llr_last_error_message alone gives what fits).
  *
  * Texts are UTF-8, a pointer and a length in bytes, and need no NUL at the end. A bool must be true or false.
  * Enumerations travel as int32_t; numbers are never changed, never reused, and unknown ones are refused.
@@ -2293,7 +2300,7 @@ const char *llr_program_backend_name(const llr_program *program,
 /**
  * Everything that is known of the program, as one JSON object: summary (kind, context_length, vocabulary_size, layers,
  * kv_bits, prefill_tokens, eval_modes), methods with their inputs and outputs, constant_methods with their values,
- * backends, delegates, states, segments. It is what `llr inspect --json` prints, and may grow.
+ * backends, delegates, states, segments: what `llr inspect --json` prints, and a little more. It may grow.
  *
  * Ask for the size with `buffer` NULL and `capacity` 0, then fill. `out_count` (may be NULL) gets the number of bytes, a
  * NUL at the end included.

@@ -405,7 +405,7 @@ pub unsafe extern "C" fn llr_program_backend_name(
 
 /// Everything that is known of the program, as one JSON object: summary (kind, context_length, vocabulary_size, layers,
 /// kv_bits, prefill_tokens, eval_modes), methods with their inputs and outputs, constant_methods with their values,
-/// backends, delegates, states, segments. It is what `llr inspect --json` prints, and may grow.
+/// backends, delegates, states, segments: what `llr inspect --json` prints, and a little more. It may grow.
 ///
 /// Ask for the size with `buffer` NULL and `capacity` 0, then fill. `out_count` (may be NULL) gets the number of bytes, a
 /// NUL at the end included.

@@ -3,7 +3,7 @@
 use crate::host::*;
 use llama_runner::capi::chunk::llr_finish_reason;
 use llama_runner::capi::error::llr_last_error_code;
-use llama_runner::capi::generation_config::LLR_NO_LIMIT;
+use llama_runner::capi::generation_config::*;
 use llama_runner::capi::runner::*;
 use llama_runner::capi::status::llr_status;
 use std::ptr;
@@ -14,18 +14,40 @@ fn without_a_model_the_built_in_one_tells_a_story() {
     assert!(seen.text.starts_with(", there was a small girl"), "{}", seen.text);
 }
 
+#[test]
+fn o15_default_limits_run_to_the_end_of_the_context() {
+    let host = Host::without_model();
+    // SAFETY: live until freed.
+    unsafe {
+        let config = llr_generation_config_new();
+        assert_eq!(llr_generation_config_set_ignore_eos(config, true), llr_status::Ok);
+        let (at, len) = (PROMPT.as_ptr().cast(), PROMPT.len());
+        assert_eq!(llr_runner_generate(host.0, at, len, config, None, None, ptr::null_mut()), llr_status::Ok);
+        assert_eq!(host.finish_reason(), llr_finish_reason::ContextFull);
+        assert_eq!(host.position(), llr_runner_context_length(host.0) - 1);
+        // O17: more than the context is the context.
+        host.reset();
+        assert_eq!(llr_generation_config_set_seq_len(config, 100_000), llr_status::Ok);
+        assert_eq!(llr_runner_generate(host.0, at, len, config, None, None, ptr::null_mut()), llr_status::Ok);
+        assert_eq!(host.finish_reason(), llr_finish_reason::ContextFull);
+        assert_eq!(host.position(), llr_runner_context_length(host.0) - 1);
+        llr_generation_config_free(config);
+    }
+}
+
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
 #[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 #[test]
-fn o15_default_limits_run_to_the_end_of_the_context_and_stream_the_recorded_text() {
+fn the_recorded_text_is_streamed() {
     let host = Host::new();
-    let seen = host.tokens(LLR_NO_LIMIT);
+    let seen = host.tokens(24);
     let (ids, text) = recorded();
-    assert_eq!((&seen.tokens, &seen.text), (&ids, &text));
-    assert_eq!(String::from_utf8_lossy(&seen.bytes), text);
-    assert_eq!(seen.finals, [host.finish_reason() as i32]);
-    assert_ne!(host.finish_reason(), llr_finish_reason::None);
-    assert_eq!(seen.prompt_and_generated, Some((5, ids.len() as i64 - 1)));
+    assert_eq!(seen.tokens, ids[..24]);
+    assert!(text.starts_with(&seen.text) && seen.text.len() > 20, "{}", seen.text);
+    assert_eq!(String::from_utf8_lossy(&seen.bytes), seen.text);
+    assert!(seen.log_probabilities.iter().all(|log| (-30.0..=0.0).contains(log)), "{:?}", seen.log_probabilities);
+    assert_eq!(seen.finals, [llr_finish_reason::Length as i32]);
+    assert_eq!(seen.prompt_and_generated, Some((5, 23)));
     // SAFETY: live.
     assert_eq!(unsafe { llr_runner_context_length(host.0) }, 128);
     assert!(unsafe { llr_runner_is_loaded(host.0) });
@@ -41,18 +63,6 @@ fn o16_seq_len_is_told_from_a_natural_end() {
     assert_eq!((status, host.finish_reason()), (llr_status::Ok, llr_finish_reason::SeqLen));
     assert_eq!(seen.tokens, recorded().0[..3]);
     assert_eq!(seen.finals, [llr_finish_reason::SeqLen as i32]);
-}
-
-#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
-#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
-#[test]
-fn o17_seq_len_beyond_the_context_is_the_context() {
-    let host = Host::new();
-    let (_, seen) = host.run(
-        Err(&PROMPT_TOKENS),
-        Turn { seq_len: 100_000, max_new_tokens: LLR_NO_LIMIT, answer: &mut |_, _| CONTINUE },
-    );
-    assert_eq!(seen.tokens, recorded().0);
 }
 
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
@@ -87,7 +97,7 @@ fn callback_stops_the_turn_and_only_the_final_chunk_follows() {
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
 #[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 #[test]
-fn another_thread_cancels() {
+fn o21_another_thread_cancels_and_the_next_turn_is_as_ever() {
     let host = Host::new();
     let (status, seen) = host.with_answer(&mut |runner, count| {
         if count == 2 {
