@@ -90,7 +90,7 @@ fn open(arguments: &Arguments) -> Result<[Source; 2]> {
 /// A side that is being opened.
 enum Opening {
     Recorded(String, Vec<Recorded>),
-    Live(Box<Live>, Side),
+    Live(Box<Live>, Box<Side>),
 }
 
 fn begin(files: &[PathBuf], options: &Options, arguments: &Arguments) -> Result<Opening> {
@@ -99,7 +99,7 @@ fn begin(files: &[PathBuf], options: &Options, arguments: &Arguments) -> Result<
         let names: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
         return Ok(Opening::Recorded(names.join(", "), runs.concat()));
     }
-    let side = Side::new(options)?;
+    let side = Box::new(Side::new(options)?);
     Ok(Opening::Live(Box::new(Live::start(options, &arguments.decoder_model_version)?), side))
 }
 
