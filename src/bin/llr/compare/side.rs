@@ -32,8 +32,6 @@ const OPTIONS: &[SideOption] = &[
     SideOption { name: "gcap", value: "N", help: "Lookahead: n-grams verified in a step" },
     SideOption { name: "execution", value: "WAY", help: "auto, compiled or instructions [default: LLR_EXECUTION, else auto]" },
     SideOption { name: "kernels", value: "SET", help: "Kernel set of the CPU: scalar, avx2, avx512, neon or neon-i8mm [default: LLR_KERNELS, else the best]" },
-    SideOption { name: "module", value: "RUNTIME", help: "Whose runtime runs the program: native, or executorch through an adapter library [default: native]" },
-    SideOption { name: "module_library", value: "FILE", help: "That adapter, or its directory" },
     SideOption { name: "cpu_threads", value: "N", help: "Threads that compute on the CPU [default: one a fast core]" },
     SideOption { name: "qnn_lib_dir", value: "DIR", help: "Where libQnnHtp.so and libQnnSystem.so are; searched first" },
 ];
