@@ -1,8 +1,9 @@
 // The C++ classes on the built-in model: turns, stopping from another thread, reset, callbacks that throw, and every way
-// to be refused as a value. Prints each expectation that failed and exits with 1 then. SCRATCH is an empty directory.
+// to be refused as a value. Prints each expectation that failed and exits with 1 then. SCRATCH is an empty directory,
+// PROGRAM any program that streams text.
 //
-//     classes SCRATCH
-#define LLAMA_RUNNER_AS_UPSTREAM 1
+//     classes SCRATCH PROGRAM
+#define LLAMA_RUNNER_AS_UPSTREAM
 #include "llama_runner.hpp"
 
 #include <atomic>
@@ -120,12 +121,16 @@ void turns_and_reset()
     EXPECT(runner.generate(prompt, config_of(12), collect, count) == Error::Ok);
     EXPECT(text == want && calls >= 12 && counted == 11);
 
-    // At a place that is not the context's end.
-    EXPECT(runner.generate_from_pos(" and", 1, config_of(3)) == Error::NotSupported);
-
     // A second turn goes on where the first ended; after a reset it is the first again.
-    const auto position = runner.session()->position();
-    EXPECT(runner.generate(" and", config_of(3)) == Error::Ok && runner.session()->position() > position);
+    const auto position = static_cast<std::int64_t>(runner.session()->position());
+    std::string again;
+    const auto collect_again = [&](const std::string &piece) { again += piece; };
+    text.clear();
+    EXPECT(runner.generate(" and", config_of(3), collect) == Error::Ok);
+    EXPECT(runner.session()->position() > static_cast<std::size_t>(position));
+    EXPECT(runner.generate_from_pos(" and", position, config_of(3), collect_again) == Error::Ok && again == text);
+    EXPECT(runner.generate_from_pos(" and", 1000000, config_of(3)) == Error::InvalidArgument);
+    EXPECT(runner.generate_from_pos(" and", -1, config_of(3)) == Error::InvalidArgument);
     runner.reset();
     EXPECT(runner.session()->position() == 0);
     text.clear();
@@ -142,6 +147,12 @@ void turns_and_reset()
 
     TextLLMRunner other{llama_runner::Options()};
     EXPECT(other.warmup("Once", 2) == Error::Ok && other.session()->position() == 0);
+    // A prompt in two parts is the prompt, but for how the tokenizer cuts it.
+    EXPECT(other.prefill("Once upon", config_of(1)) == Error::Ok && other.session()->position() > 1);
+    const auto likeliest = other.prefill(" a time", 0, 0);
+    EXPECT(likeliest.ok() && other.warmup(" and", 2) == Error::Ok);
+    EXPECT(other.session()->step(*likeliest).ok());
+    other.reset();
     text.clear();
     EXPECT(other.generate(prompt, config_of(12), collect) == Error::Ok && text == want);
     other.reset();
@@ -182,6 +193,100 @@ void files_of_a_turn(const std::string &scratch)
     Runner unwritable(options);
     EXPECT(unwritable.generate(prompt, config_of(2)) == Error::AccessFailed);
     EXPECT(unwritable.session()->finish_reason() == LLR_FINISH_REASON_LENGTH);
+}
+
+std::vector<float> logits_after(Session &session, std::uint64_t token)
+{
+    EXPECT(session.step(token).ok());
+    auto logits = session.logits();
+    EXPECT(logits.ok() && logits->size() == session.vocabulary_size() && session.vocabulary_size() > 0);
+    return std::move(*logits);
+}
+
+void token_by_token_and_back(const std::string &scratch)
+{
+    std::vector<std::uint64_t> want;
+    const std::string text = by_session(12, &want);
+
+    Session session = Session::create({}).value();
+    EXPECT(session.encode(prompt).status().code() == LLR_STATUS_INVALID_STATE);
+    float fraction = 0.0f;
+    auto stage = LLR_LOAD_STAGE_NONE;
+    EXPECT(session.load([](const llama_runner::LoadProgress &) { return false; }).code() == LLR_STATUS_CANCELLED);
+    EXPECT(!session.is_loaded());
+    EXPECT(session.load([&](const llama_runner::LoadProgress &progress) {
+               EXPECT(progress.fraction >= fraction && progress.stage != LLR_LOAD_STAGE_NONE);
+               fraction = progress.fraction;
+               stage = progress.stage;
+               return true;
+           }).ok());
+    EXPECT(fraction == 1.0f && stage == LLR_LOAD_STAGE_DONE);
+    EXPECT(session.logits().status().code() == LLR_STATUS_INVALID_STATE);
+    EXPECT(session.stats_json().status().code() == LLR_STATUS_INVALID_STATE);
+
+    const auto ids = session.encode(prompt).value();
+    EXPECT(static_cast<std::int64_t>(ids.front()) == session.bos_token());
+    EXPECT(!session.decode(-1, ids.back()).value().empty());
+    EXPECT(session.prefill(ids).ok() && session.position() == ids.size());
+    auto stream = llama_runner::TextStream::create(session, static_cast<std::int64_t>(ids.back())).value();
+    std::vector<std::uint64_t> got;
+    std::string streamed;
+    while (got.size() < want.size()) {
+        if (!got.empty()) {
+            EXPECT(session.step(got.back()).ok());
+        }
+        got.push_back(session.sample().value());
+        EXPECT(stream.push(got.back()).ok());
+        streamed += stream.text();
+    }
+    EXPECT(stream.finish().ok());
+    streamed += stream.text();
+    EXPECT(got == want && streamed == text);
+
+    // Saved here, restored elsewhere, both go the same way; and back, as if nothing had been.
+    const std::size_t position = session.position();
+    const auto saved = session.save_state().value();
+    EXPECT(session.save_state_file(scratch + "/context").ok());
+    const auto after = logits_after(session, want.back());
+    Session other = Session::create({}).value();
+    EXPECT(other.restore_state(saved).ok() && other.position() == position);
+    EXPECT(logits_after(other, want.back()) == after);
+    EXPECT(other.restore_state_file(scratch + "/context").ok() && logits_after(other, want.back()) == after);
+    EXPECT(session.rewind(position).ok() && logits_after(session, want.back()) == after);
+
+    const auto memory = session.memory().value();
+    EXPECT(memory.kv_cache > 0 && memory.total >= memory.kv_cache && memory.total >= memory.program);
+    EXPECT(session.eos_tokens().value().size() > 0 && session.is_eos_token(session.eos_tokens().value().front()));
+    session.reset().value();
+    double log_probability = 1.0;
+    EXPECT(session.generate(ids, {}, [&](const Chunk &chunk) {
+               log_probability = chunk.log_probability();
+               return false;
+           }).ok());
+    EXPECT(!(log_probability > 0.0));
+    EXPECT(session.stats_json().value().find("prompt_tokens") != std::string::npos);
+
+    EXPECT(session.step(std::uint64_t{1} << 40).code() == LLR_STATUS_INVALID_ARGUMENT);
+    EXPECT(session.prefill({}).code() == LLR_STATUS_INVALID_ARGUMENT);
+    EXPECT(session.rewind(1000000).code() == LLR_STATUS_INVALID_ARGUMENT);
+    EXPECT(session.restore_state({1, 2, 3}).code() == LLR_STATUS_INVALID_EXTERNAL_DATA);
+    EXPECT(session.restore_state_file(scratch + "/none").code() == LLR_STATUS_NOT_FOUND);
+    EXPECT(session.save_state_file(scratch + "/no/such/directory").code() == LLR_STATUS_ACCESS_FAILED);
+}
+
+void a_program(const std::string &path)
+{
+    const auto program = llama_runner::Program::open(path).value();
+    EXPECT(program.kind() != LLR_MODEL_KIND_UNKNOWN && program.context_length() > 0);
+    EXPECT(program.constant("get_vocab_size").ok() && !program.constant("get_nothing").ok());
+    EXPECT(!program.allows(LLR_EVAL_MODE_AUTO) && !program.json().value().empty());
+    const auto methods = program.methods();
+    EXPECT(!methods.empty() && !methods[0].name.empty() && !methods[0].outputs.empty());
+    EXPECT(methods[0].inputs.size() > 1 && !methods[0].inputs[0].dtype.empty() && !methods[0].inputs[0].dims.empty());
+    for (const auto &backend : program.backends()) {
+        EXPECT(!backend.empty());
+    }
+    EXPECT(llama_runner::Program::open(path + ".none").status().code() == LLR_STATUS_NOT_FOUND);
 }
 
 void stop_from_another_thread()
@@ -305,6 +410,19 @@ void errors_are_values(const std::string &scratch)
     runner.set_temperature(0.0f);
     EXPECT(runner.generate(prompt, config_of(2)) == Error::Ok && runner.last_status().ok());
 
+    // What the struct does not know goes to the C API; what that refuses comes back.
+    RunnerOptions more = greedy();
+    more.more = [](llr_runner_options *options) { return llr_runner_options_set_host_module(options, nullptr, nullptr); };
+    refused(Runner(more), Error::InvalidArgument, "table");
+    more.more = [](llr_runner_options *options) { return llr_runner_options_set_cpu_threads(options, 1); };
+    Runner narrow(more);
+    EXPECT(narrow.load() == Error::Ok && narrow.session()->cpu_threads() == 1);
+    llama_runner::Options adapted;
+    adapted.model_path = text;
+    adapted.tokenizer_path = text;
+    adapted.module_library = missing;
+    EXPECT(Session::create(adapted).value().load().code() == LLR_STATUS_LIBRARY_UNAVAILABLE);
+
     const auto gone = std::move(*runner.session());
     EXPECT(gone.is_loaded() && !runner.is_loaded() && runner.load() == Error::InvalidArgument);
 
@@ -350,13 +468,15 @@ void the_log()
 
 int main(int argc, char **argv)
 {
-    if (argc != 2) {
-        std::cerr << "wanted: SCRATCH\n";
+    if (argc != 3) {
+        std::cerr << "wanted: SCRATCH PROGRAM\n";
         return 2;
     }
     const std::string scratch = argv[1];
     turns_and_reset();
     files_of_a_turn(scratch);
+    token_by_token_and_back(scratch);
+    a_program(argv[2]);
     stop_from_another_thread();
     callbacks_that_throw_or_stop();
     errors_are_values(scratch);

@@ -512,6 +512,43 @@ typedef int32_t llr_side;
 #endif // __cplusplus
 
 /**
+ * `kind` of an llr_module_value.
+ */
+enum llr_module_value_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * Nothing.
+     */
+    LLR_MODULE_VALUE_KIND_NONE = 0,
+    /**
+     * An integer, in `integer`.
+     */
+    LLR_MODULE_VALUE_KIND_INT = 1,
+    /**
+     * A floating-point number, in `real`.
+     */
+    LLR_MODULE_VALUE_KIND_DOUBLE = 2,
+    /**
+     * A boolean: `integer` is 0 or 1.
+     */
+    LLR_MODULE_VALUE_KIND_BOOL = 3,
+    /**
+     * A text, in `text` and `text_len`.
+     */
+    LLR_MODULE_VALUE_KIND_STRING = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum llr_module_value_kind llr_module_value_kind;
+#else
+typedef int32_t llr_module_value_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
  * One token of a turn, or the turn's end. Lent to the stream callback: it and everything its getters return are valid
  * until that callback returns, and are freed by the library.
  *
@@ -632,7 +669,7 @@ typedef struct {
      */
     size_t struct_size;
     /**
-     * Element type: ExecuTorch's ScalarType number (0 u8, 3 i32, 4 i64, 6 f32, 27 u16, …), or LLR_MODULE_NO_TENSOR.
+     * Element type: ExecuTorch's ScalarType number (0 u8, 3 i32, 4 i64, 6 f32, 27 u16 and so on), or LLR_MODULE_NO_TENSOR.
      */
     int32_t dtype;
     /**
@@ -766,8 +803,9 @@ typedef struct {
      */
     int32_t (*output)(void *module, uint32_t method, size_t index, llr_module_tensor *out_output);
     /**
-     * Optional, but not without `deregister_memory`. Tells of memory that is shared with a device, `fd` its file
-     * descriptor, before anything in it is bound.
+     * Optional, but not without `deregister_memory`. Tells, before anything in it is bound, of a block of memory that is
+     * shared with a device: its file descriptor, first byte and size. Called with llr_runner_options_set_shared_buffer
+     * only.
      */
     int32_t (*register_memory)(void *module, int32_t fd, void *data, size_t byte_len);
     /**
@@ -802,6 +840,19 @@ typedef void (*llr_stats_callback)(const llr_stats *stats, void *user_data);
  * this one may.
  */
 typedef int32_t (*llr_load_callback)(const llr_load_progress *progress, void *user_data);
+
+/**
+ * What a library exports that makes modules of programs, an adapter, under the name llr_module_open_v1: gives a module of
+ * the program at `path` (UTF-8 with a NUL), with `data_path_count` external data files, and the table for it, which must
+ * live as long as the library is loaded. The module is released through the table. Returns 0 or an error number, after
+ * which there is nothing to release; what is wrong with the program may as well come out when a callback first needs
+ * it, with words.
+ */
+typedef int32_t (*llr_module_open_function)(const char *path,
+                                            const char *const *data_paths,
+                                            size_t data_path_count,
+                                            const llr_module_table **out_table,
+                                            void **out_module);
 
 #ifdef __cplusplus
 extern "C" {

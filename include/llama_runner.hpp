@@ -1,6 +1,7 @@
 // llama-runner in C++17: header-only classes over llama_runner.h that own what they hold and return what went wrong.
 //
-//     llama_runner::Session         the C API's own shape: chunks, every option, a Status with its reason
+//     llama_runner::Session         the C API's own shape: chunks, every option, a Status with its reason; token by token,
+//                                   saved contexts; with TextStream, and Program for what a .pte is
 //     llama_runner::Runner          upstream's example::Runner (Qualcomm)
 //     llama_runner::TextLLMRunner   upstream's executorch::extension::llm::TextLLMRunner
 //
@@ -11,14 +12,16 @@
 // caller's callbacks throw: it stops the turn, waits until the library has returned, and goes on to the caller.
 //
 // LLAMA_RUNNER_AS_UPSTREAM, defined before this header, gives the classes upstream's namespaces too, so that a host
-// changes an include and a library, and nothing else. Its value says which upstream: 1 for example::Runner, 2 for the
-// revisions until 2026-05 whose example::Runner is a template.
+// changes an include and a library, and nothing else. Its value says which upstream: none or 1 for today's
+// example::Runner, 2 for the revisions until 2026-05, where it is a template.
 #ifndef LLAMA_RUNNER_HPP
 #define LLAMA_RUNNER_HPP
 
+#include "llama_runner/program.hpp"
 #include "llama_runner/runner.hpp"
 #include "llama_runner/session.hpp"
 #include "llama_runner/text_llm_runner.hpp"
+#include "llama_runner/text_stream.hpp"
 
 #include <cstdint>
 #include <functional>

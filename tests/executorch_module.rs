@@ -153,4 +153,11 @@ fn a_missing_adapter_is_said_with_where_it_was_looked_for_and_how_it_is_built() 
     for words in [dir.path().to_str().unwrap(), "libllr_module_executorch.so", "given path", "executorch_module"] {
         assert!(run.errors()[0].contains(words), "{}", run.stderr);
     }
+    // A library, but none that makes modules.
+    let other = own_library().join("libllama_runner.so");
+    let run = qnn_llama_runner([flag("module", "executorch"), flag("module_library", other)]);
+    assert!(run.failed_cleanly() && run.code == Some(65), "{}", run.stderr);
+    for words in ["libllama_runner.so is no module adapter", "llr_module_open_v1"] {
+        assert!(run.errors()[0].contains(words), "{}", run.stderr);
+    }
 }

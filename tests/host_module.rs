@@ -4,6 +4,8 @@
 
 #[path = "common/bigram.rs"]
 mod bigram;
+#[path = "common/cdsprpc.rs"]
+mod cdsprpc;
 #[path = "common/fake_host.rs"]
 mod fake_host;
 #[path = "common/fake_module.rs"]
@@ -11,7 +13,8 @@ mod fake_module;
 #[path = "common/fake_text.rs"]
 mod fake_text;
 
-use fake_host::{Fault, Lie, TABLE, Watch, host};
+use cdsprpc::{Knob, StandIn};
+use fake_host::{Fault, Lie, SHARING_TABLE, TABLE, Watch, host};
 use fake_module::{FakeModel, FakeTokenizer, Layout};
 use fake_text::{FakeMethod, FakeText, Pos, Rows};
 use llama_runner::builtin::{self, ProgramOptions};
@@ -21,7 +24,7 @@ use llama_runner::capi::host_module::*;
 use llama_runner::capi::options::*;
 use llama_runner::capi::runner::*;
 use llama_runner::capi::status::llr_status;
-use llama_runner::runner::{GenerationConfig, KvUpdater, Prompt, Runner, RunnerError, RunnerOptions};
+use llama_runner::runner::{GenerationConfig, KvUpdater, Prompt, Runner, RunnerError, RunnerOptions, SharedBuffer};
 use llama_runner::runtime::{
     Host, HostError, HostModule, HostPlace, HostTable, IoArena, LLR_MODULE_MAX_RANK, LLR_MODULE_TENSOR_QUANTIZED,
     Module, RuntimeError, Side, Value,
@@ -447,6 +450,56 @@ fn constants_of_every_kind_come_through() {
     let values = HostModule::open(&host).unwrap().constant("get_all").unwrap().unwrap();
     let said: Vec<String> = values.iter().map(|value| format!("{value:?}")).collect();
     assert_eq!(said, ["Int(-7)", "Bool(true)", "Double(0.5)", "String(\"né\")", "Null"]);
+}
+
+#[test]
+fn shared_memory_is_told_of_before_it_is_bound_and_taken_back_before_it_is_freed() {
+    let [fake, _] = default_fakes();
+    let sharing = |table: HostTable| {
+        let (_, module, watch) = host(fake.module());
+        // SAFETY: as in `Fake::host`.
+        (unsafe { Host::new(&table, module) }.unwrap(), watch)
+    };
+    let stand_in = StandIn::new();
+    let load = |host: &Arc<Host>, shared_buffer| {
+        let rpcmem_lib = Some(stand_in.path.clone());
+        let options = RunnerOptions { shared_buffer, rpcmem_lib, ..RunnerOptions::default() };
+        Runner::load(Box::new(HostModule::open(host)?), Arc::new(FakeTokenizer::default()), options)
+    };
+    for shared_buffer in [SharedBuffer::Require, SharedBuffer::Prefer] {
+        let (host, watch) = sharing(SHARING_TABLE);
+        watch.fail_once("register_memory", 0, Fault::Number(0x25));
+        match load(&host, shared_buffer) {
+            Err(error) if shared_buffer == SharedBuffer::Require => {
+                assert!(matches!(error.find(), Some(HostError::Failed { callback: "register_memory", .. })));
+            }
+            Ok(mut runner) => assert_eq!(generate(&mut runner).unwrap(), fake.greedy(NEW), "unshared, as preferred"),
+            Err(error) => panic!("{}", error.chain()),
+        }
+        assert_eq!((watch.calls("register_memory"), watch.calls("deregister_memory")), (1, 0));
+        let mut runner = load(&host, shared_buffer).unwrap();
+        assert_eq!(generate(&mut runner).unwrap(), fake.greedy(NEW));
+        assert_eq!((watch.calls("register_memory"), watch.shared.lock().len()), (2, 1));
+        drop(runner);
+        assert_eq!((watch.calls("deregister_memory"), watch.shared.lock().len()), (1, 0));
+    }
+    stand_in.check_freed(4);
+
+    // A host that cannot be told of it.
+    let (host, _watch) = sharing(TABLE);
+    let error = load(&host, SharedBuffer::Require).map(drop).unwrap_err();
+    assert_eq!((error.find(), error.status()), (Some(&HostError::NoSharedMemory), Status::NotSupported));
+    assert_eq!(generate(&mut load(&host, SharedBuffer::Prefer).unwrap()).unwrap(), fake.greedy(NEW));
+    stand_in.check_freed(6);
+
+    // One that does not give it up: the memory stays for ever, and the module is not used again.
+    let (host, watch) = sharing(SHARING_TABLE);
+    let runner = load(&host, SharedBuffer::Require).unwrap();
+    watch.fail_once("deregister_memory", 0, Fault::Number(0x01));
+    drop(runner);
+    let error = load(&host, SharedBuffer::Require).map(drop).unwrap_err();
+    assert_eq!(error.find(), Some(&HostError::Stuck));
+    assert_eq!([Knob::Allocs, Knob::Frees].map(|knob| stand_in.get(knob)), [7, 6]);
 }
 
 /// The message of the last C call of this thread.

@@ -8,7 +8,7 @@
 namespace example {
 
 using llama_runner::DecoderModelVersion;
-#if LLAMA_RUNNER_AS_UPSTREAM == 2
+#if LLAMA_RUNNER_AS_UPSTREAM + 0 == 2
 template <typename> using Runner = llama_runner::Runner;
 #else
 using llama_runner::Runner;

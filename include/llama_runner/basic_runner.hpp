@@ -8,10 +8,43 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace llama_runner {
 inline namespace LLAMA_RUNNER_TYPES {
+
+#if LLAMA_RUNNER_EXECUTORCH
+template <typename T> using UpstreamResult = ::executorch::runtime::Result<T>;
+#else
+template <typename T> using UpstreamResult = Result<T>;
+#endif
+
+namespace detail {
+
+template <typename T> UpstreamResult<T> failed(const Status &status)
+{
+#if LLAMA_RUNNER_EXECUTORCH
+    return status.error();
+#else
+    return status;
+#endif
+}
+
+// What prefill() of `Base`, which is IRunner, returns for these arguments; `Absent` where the revision has none.
+template <typename Base, typename Absent, typename Void, typename... Arguments> struct PrefillOf {
+    using type = Absent;
+};
+template <typename Base, typename Absent, typename... Arguments>
+struct PrefillOf<Base, Absent, std::void_t<decltype(std::declval<Base &>().prefill(std::declval<Arguments>()...))>,
+                 Arguments...> {
+    using type = decltype(std::declval<Base &>().prefill(std::declval<Arguments>()...));
+};
+using PrefillByConfig = typename PrefillOf<IRunner, Error, void, const std::string &, const GenerationConfig &>::type;
+using PrefillByCounts = typename PrefillOf<IRunner, UpstreamResult<std::uint64_t>, void, const std::string &,
+                                           std::int32_t, std::int32_t>::type;
+
+} // namespace detail
 
 // executorch::extension::llm::IRunner on a Session. Functions return upstream's Error; last_status() has the reason.
 //
@@ -44,16 +77,27 @@ public:
         if (load() != Error::Ok) {
             return last_.error();
         }
-        const auto position = static_cast<std::int64_t>(session_->position());
-        if (start_pos == 0 && position != 0) {
-            if (remember(session_->reset()) != Error::Ok) {
-                return last_.error();
-            }
-        } else if (start_pos != position) {
-            return remember({LLR_STATUS_NOT_SUPPORTED, "start_pos " + std::to_string(start_pos) + ": the context holds " +
-                                                           std::to_string(position) + " tokens"});
+        if (start_pos < 0) {
+            return remember({LLR_STATUS_INVALID_ARGUMENT, "start_pos " + std::to_string(start_pos) + " is negative"});
+        }
+        if (remember(session_->rewind(static_cast<std::size_t>(start_pos))) != Error::Ok) {
+            return last_.error();
         }
         return generate(prompt, config, std::move(token_callback), std::move(stats_callback));
+    }
+
+    // Takes a prompt into the context and makes no turn of it: a later generate() goes on behind it. The second form
+    // gives the likeliest token to follow.
+    [[nodiscard]] detail::PrefillByConfig prefill(const std::string &prompt, const GenerationConfig &config = {})
+    {
+        return prefilled<detail::PrefillByConfig>(prompt, turn_options(config));
+    }
+    [[nodiscard]] detail::PrefillByCounts prefill(const std::string &prompt, std::int32_t num_bos, std::int32_t num_eos)
+    {
+        TurnOptions specials;
+        specials.num_bos = num_bos;
+        specials.num_eos = num_eos;
+        return prefilled<detail::PrefillByCounts>(prompt, specials);
     }
 
     // Stops the running turn at its next token; without effect when none is running.
@@ -138,6 +182,29 @@ protected:
     }
 
 private:
+    template <typename Answer> Answer prefilled(const std::string &prompt, TurnOptions specials)
+    {
+        std::uint64_t next = 0;
+        if (load() == Error::Ok) {
+            if (session_->position() != 0) {
+                specials.num_bos = 0;
+            }
+            auto tokens = session_->encode(prompt, specials);
+            if (remember(tokens.ok() ? session_->prefill(*tokens) : tokens.status()) == Error::Ok) {
+                const auto likeliest = session_->sample();
+                if (remember(likeliest.status()) == Error::Ok) {
+                    next = *likeliest;
+                }
+            }
+        }
+        if constexpr (std::is_same_v<Answer, Error>) {
+            static_cast<void>(next);
+            return last_.error();
+        } else {
+            return last_.ok() ? Answer(next) : detail::failed<std::uint64_t>(last_);
+        }
+    }
+
     std::optional<Session> session_;
     Status refused_;
     Status last_;

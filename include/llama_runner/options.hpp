@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,12 +29,18 @@ struct Options {
     std::int32_t eval_mode = LLR_EVAL_MODE_AUTO;
     // An llr_kv_updater.
     std::int32_t kv_updater = LLR_KV_UPDATER_SMART_MASK;
-    bool shared_buffer = false;
+    // An llr_shared_buffer.
+    std::int32_t shared_buffer = LLR_SHARED_BUFFER_OFF;
     std::int32_t ngram = 0;
     std::int32_t window = 0;
     std::int32_t gcap = 0;
     std::int32_t cpu_threads = 0;
     std::vector<std::uint64_t> extra_eos;
+    // Lets ExecuTorch run the program through an adapter library.
+    std::string module_library;
+    // What the C API can be told beside these, last; llama_runner_executorch.hpp's set_executorch_module, for instance,
+    // which lets the host's own executorch::extension::Module run the program.
+    std::function<llr_status(llr_runner_options *)> more;
 };
 
 // Choices for one turn; the C header's llr_generation_config.
@@ -51,9 +58,6 @@ struct TurnOptions {
 
 namespace detail {
 
-template <auto Free> struct Deleter {
-    template <typename T> void operator()(T *object) const noexcept { Free(object); }
-};
 using OptionsHandle = std::unique_ptr<llr_runner_options, Deleter<llr_runner_options_free>>;
 using ConfigHandle = std::unique_ptr<llr_generation_config, Deleter<llr_generation_config_free>>;
 
@@ -106,7 +110,9 @@ inline Status fill(llr_runner_options *to, const Options &from)
     size(llr_runner_options_set_ngram, from.ngram);
     size(llr_runner_options_set_window, from.window);
     size(llr_runner_options_set_gcap, from.gcap);
-    return setters.take();
+    setters.set_text(llr_runner_options_set_module_library, to, from.module_library);
+    Status status = setters.take();
+    return status && from.more ? Status::from(from.more(to)) : std::move(status);
 }
 
 inline Status fill(llr_generation_config *to, const TurnOptions &from)

@@ -18,12 +18,6 @@
 namespace llama_runner {
 inline namespace LLAMA_RUNNER_TYPES {
 
-#if LLAMA_RUNNER_EXECUTORCH
-template <typename T> using UpstreamResult = ::executorch::runtime::Result<T>;
-#else
-template <typename T> using UpstreamResult = Result<T>;
-#endif
-
 // Upstream's names for the model families; see upstream's --decoder_model_version.
 enum DecoderModelVersion {
     kLlama2 = 0,
@@ -162,11 +156,7 @@ public:
     [[nodiscard]] UpstreamResult<DecoderModelVersion> get_decoder_model_version()
     {
         if (load() != Error::Ok) {
-#if LLAMA_RUNNER_EXECUTORCH
-            return last_status().error();
-#else
-            return last_status();
-#endif
+            return detail::failed<DecoderModelVersion>(last_status());
         }
         return version_of(decoder_model_);
     }
@@ -225,7 +215,7 @@ private:
         options.temperature = temperature;
         options.eval_mode = eval_mode;
         options.kv_updater = cache.kv_updater();
-        options.shared_buffer = cache.shared_buffer();
+        options.shared_buffer = cache.shared_buffer() ? LLR_SHARED_BUFFER_PREFER : LLR_SHARED_BUFFER_OFF;
         options.ngram = ngram;
         options.window = window;
         options.gcap = gcap;

@@ -4,6 +4,7 @@
 
 #include "upstream_types.hpp"
 
+#include <cstddef>
 #include <cstdlib>
 #include <exception>
 #include <stdexcept>
@@ -140,6 +141,41 @@ private:
 
     std::variant<Status, T> held_;
 };
+
+namespace detail {
+
+// What a C function gives that is asked for the size first: call(buffer, capacity, out_count).
+template <typename Sequence, typename Call> Result<Sequence> filled(Call call)
+{
+    std::size_t count = 0;
+    typename Sequence::value_type *const asks = nullptr;
+    if (Status status = Status::from(call(asks, std::size_t{0}, &count)); !status) {
+        return status;
+    }
+    Sequence sequence(count, typename Sequence::value_type());
+    if (count != 0) {
+        if (Status status = Status::from(call(sequence.data(), sequence.size(), &count)); !status) {
+            return status;
+        }
+    }
+    return sequence;
+}
+
+// The same for a text, which comes with a NUL.
+template <typename Call> Result<std::string> filled_text(Call call)
+{
+    auto text = filled<std::string>(call);
+    if (text.ok() && !text->empty()) {
+        text->pop_back();
+    }
+    return text;
+}
+
+template <auto Free> struct Deleter {
+    template <typename T> void operator()(T *object) const noexcept { Free(object); }
+};
+
+} // namespace detail
 
 } // namespace LLAMA_RUNNER_TYPES
 } // namespace llama_runner

@@ -4,6 +4,7 @@
 
 #include "basic_runner.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <fstream>
 #include <memory>
@@ -27,15 +28,16 @@ public:
     {
     }
 
-    // A turn without callbacks, after which the context is empty.
+    // A turn without callbacks, after which the context is as it was (upstream: empty).
     [[nodiscard]] Error warmup(const std::string &prompt, std::int32_t max_new_tokens)
     {
         GenerationConfig config;
         config.echo = false;
         config.max_new_tokens = max_new_tokens;
         config.warming = true;
+        const std::size_t position = session() != nullptr ? session()->position() : 0;
         if (generate(prompt, config) == Error::Ok) {
-            remember(session()->reset());
+            remember(session()->rewind(position));
         }
         return last_status().error();
     }

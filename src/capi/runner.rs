@@ -25,6 +25,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// What a program that the host runs is called, for it has no path.
+const HOST_NAME: &str = "host module";
+
 /// A model with its KV cache and its place in the context: made by llr_runner_create, freed by llr_runner_free.
 ///
 /// Functions: llr_runner_*. Those that take a const llr_runner* may be called from any thread at any time, also while a
@@ -118,8 +121,9 @@ impl llr_runner {
             let name = |path: &Option<PathBuf>| {
                 path.as_ref().map_or_else(|| default_model::NAME.to_owned(), |path| path.display().to_string())
             };
-            observer.stage(LoadStage::Program, &name(&self.plan.model_path))?;
-            let program = match (&self.plan.host, &self.plan.model_path) {
+            let (host, path) = (&self.plan.host, &self.plan.model_path);
+            observer.stage(LoadStage::Program, &host.as_ref().map_or_else(|| name(path), |_| HOST_NAME.to_owned()))?;
+            let program = match (host, path) {
                 (Some(host), _) => Box::new(HostModule::open(host)?),
                 (None, Some(path)) => builtin::open_program(path, &self.plan.program)?,
                 (None, None) => builtin::open_default_program(&self.plan.program)?,

@@ -63,7 +63,7 @@ pub struct ModuleMemory {
     pub scratch: u64,
 }
 
-/// A program that can be run. Implemented by `NativeModule` and by hosts.
+/// A program that can be run. Implemented by `NativeModule` and, for hosts, by `HostModule`.
 ///
 /// Inputs and outputs without planned memory must be bound before the first `execute`; they stay bound. A binding names
 /// a range of the arena that is then lent to `execute`, and only that arena may be lent. Binding is cheap: it may be

@@ -19,7 +19,8 @@ fn run_classes(compiler: Compiler, how: Link) {
     command.arg("-pthread").arg("-o").arg(&program).arg(root().join("cpp-harness/classes.cpp"));
     link(&mut command, how);
     run(&mut command);
-    run(on_this_build(Command::new(program)).arg(scratch).env("ASAN_OPTIONS", "detect_leaks=1"));
+    let mut classes = on_this_build(Command::new(program));
+    run(classes.arg(scratch).arg(root().join("assets/story.pte")).env("ASAN_OPTIONS", "detect_leaks=1"));
 }
 
 #[test]

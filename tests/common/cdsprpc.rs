@@ -1,5 +1,6 @@
 //! `tests/fixtures/cdsprpc.c`, compiled and loaded: a libcdsprpc.so without a DSP, whose counters can be read and whose
 //! calls can be made to fail.
+#![allow(dead_code)] // Each test program uses its own part.
 
 use llama_runner::runtime::{RpcMem, RpcMemError, SharedMemory, Unshared};
 use std::path::{Path, PathBuf};

@@ -42,6 +42,8 @@ pub struct Watch {
     pub released: Mutex<usize>,
     /// Bindings that are there.
     pub bound: Mutex<usize>,
+    /// Shared memory that it knows of: descriptor, address, size.
+    pub shared: Mutex<Vec<(i32, usize, usize)>>,
 }
 
 impl Watch {
@@ -469,4 +471,30 @@ unsafe extern "C" fn output(module: *mut c_void, id: u32, index: usize, out: *mu
     };
     // SAFETY: as in `tensor`.
     unsafe { tensor(module, "output", out, get) }
+}
+
+/// A table of a host that can be told of shared memory.
+pub const SHARING_TABLE: HostTable =
+    HostTable { register_memory: Some(register_memory), deregister_memory: Some(deregister_memory), ..TABLE };
+
+unsafe extern "C" fn register_memory(module: *mut c_void, fd: i32, data: *mut c_void, len: usize) -> i32 {
+    let body = |host: &mut FakeHost| {
+        assert_eq!(*host.watch.bound.lock(), 0, "told before anything is bound");
+        host.watch.shared.lock().push((fd, data.addr(), len));
+        Ok(())
+    };
+    // SAFETY: as in `call`.
+    unsafe { call(module, "register_memory", body, |_| ()) }
+}
+
+unsafe extern "C" fn deregister_memory(module: *mut c_void, fd: i32, data: *mut c_void, len: usize) -> i32 {
+    let body = |host: &mut FakeHost| {
+        assert_eq!(*host.watch.bound.lock(), 0, "taken back after everything is unbound");
+        let mut shared = host.watch.shared.lock();
+        let known = shared.iter().position(|&known| known == (fd, data.addr(), len));
+        shared.remove(known.expect("what was registered"));
+        Ok(())
+    };
+    // SAFETY: as in `call`.
+    unsafe { call(module, "deregister_memory", body, |_| ()) }
 }

@@ -5,6 +5,7 @@
 use super::calls::Host;
 use super::error::HostError;
 use super::table::{HostTable, OpenHostModule};
+use crate::base::dynamic_library::{self, Candidate, named_file, words};
 use crate::base::env;
 use crate::error::Result;
 use crate::log_info;
@@ -18,7 +19,7 @@ const FILE: &str = "libllr_module_executorch.so";
 /// What an adapter exports, an [`OpenHostModule`]. The version is that of the function's parameters.
 const SYMBOL: &str = "llr_module_open_v1";
 const ADVICE: &str = "cpp-harness/executorch_module builds it (cmake -S cpp-harness/executorch_module -B build \
-    -DEXECUTORCH_DIR=…), and LLR_MODULE_EXECUTORCH or the option module_library may name it";
+    -DEXECUTORCH_DIR=DIR), and LLR_MODULE_EXECUTORCH or the option module_library may name it";
 
 /// Opens the program at `program`, with these external data files, in an adapter's runtime. The adapter is the library
 /// at `library`, a file or its directory; else the one that the environment variable `LLR_MODULE_EXECUTORCH` names; else
@@ -29,7 +30,11 @@ const ADVICE: &str = "cpp-harness/executorch_module builds it (cmake -S cpp-harn
 /// [`HostError::AdapterMissing`], which says where it was looked for, [`HostError::NoAdapter`],
 /// [`HostError::AdapterOpen`], and those of [`Host::new`].
 pub fn open_adapter(library: Option<&Path>, program: &Path, data: &[PathBuf]) -> Result<Arc<Host>> {
-    let (adapter, path) = load(candidates(library))?;
+    // SAFETY: running the initialisers of an adapter is what loading it means; the user or the loader's search path chose
+    // the file.
+    let load = |path: &Path| unsafe { libloading::Library::new(path) };
+    let (adapter, path) = dynamic_library::open(candidates(library), load)
+        .map_err(|attempts| HostError::AdapterMissing { attempts, advice: ADVICE })?;
     let path_text = || path.display().to_string();
     // SAFETY: the name with its version stands for this type.
     let open = unsafe { adapter.get::<OpenHostModule>(SYMBOL.as_bytes()) }
@@ -52,46 +57,16 @@ pub fn open_adapter(library: Option<&Path>, program: &Path, data: &[PathBuf]) ->
     Ok(unsafe { Host::new(table, module) }?)
 }
 
-/// What to try, and why.
-fn candidates(library: Option<&Path>) -> Vec<(PathBuf, &'static str)> {
+/// Where the adapter may be, best first.
+fn candidates(library: Option<&Path>) -> Vec<Candidate> {
     let named = library.map(|path| (path.to_owned(), "given path"));
     if let Some((path, origin)) = named.or_else(|| env::module_executorch().map(|path| (path, env::MODULE_EXECUTORCH)))
     {
-        let file = if path.is_dir() { path.join(FILE) } else { path };
-        // A name without a slash would be searched for by the loader.
-        return vec![(std::path::absolute(&file).unwrap_or(file), origin)];
+        return vec![(named_file(path, FILE), origin)];
     }
     let own = std::env::current_exe().ok();
     let own = own.as_deref().and_then(Path::parent).map(|dir| (dir.join(FILE), "beside this program"));
     own.into_iter().chain([(PathBuf::from(FILE), "search path of the loader")]).collect()
-}
-
-fn load(candidates: Vec<(PathBuf, &'static str)>) -> Result<(libloading::Library, PathBuf), HostError> {
-    let mut tried = Vec::new();
-    let file = candidates.last().map_or_else(|| FILE.to_owned(), |(path, _)| file_name(path));
-    for (path, origin) in candidates {
-        // SAFETY: running the initialisers of an adapter is what loading it means; the user or the loader's search path
-        // chose the file.
-        match unsafe { libloading::Library::new(&path) } {
-            Ok(library) => return Ok((library, path)),
-            Err(error) => {
-                let words = words(&error);
-                // The loader's words often begin with the path.
-                let words = words.strip_prefix(&format!("{}: ", path.display())).unwrap_or(&words);
-                tried.push(format!("{} ({origin}): {words}", path.display()));
-            }
-        }
-    }
-    Err(HostError::AdapterMissing { file, tried: tried.join("; "), advice: ADVICE })
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
-
-/// The loader's own message, without libloading's frame.
-fn words(error: &libloading::Error) -> String {
-    std::error::Error::source(error).map_or_else(|| error.to_string(), |source| source.to_string())
 }
 
 fn c_path(path: &Path) -> Result<CString, HostError> {
@@ -122,10 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_no_adapter_is_refused() {
-        // A library that is on every machine that runs this.
-        let (status, text) = refused(Path::new("/proc/self/exe"));
-        assert_eq!(status, Status::LibraryUnavailable, "{text}");
+    fn without_a_named_place_the_programs_comes_before_the_loaders() {
         let origins: Vec<_> = candidates(None).into_iter().map(|(_, origin)| origin).collect();
         if env::module_executorch().is_none() {
             assert_eq!(origins, ["beside this program", "search path of the loader"]);

@@ -9,7 +9,8 @@ use super::table::{
     LLR_MODULE_TABLE_VERSION, LLR_MODULE_TENSOR_DYNAMIC, LLR_MODULE_TENSOR_PLANNED, LLR_MODULE_TENSOR_QUANTIZED,
 };
 use crate::error::Result;
-use crate::runtime::{IoArena, IoSlice, MethodInfo, RuntimeError, Side, TensorInfo, Value};
+use crate::log_warning;
+use crate::runtime::{IoArena, IoSlice, MethodInfo, RuntimeError, SharedMemory, Side, TensorInfo, Unshared, Value};
 use crate::tensor::{DType, Dims, Encoding, element_count};
 use std::cell::Cell;
 use std::ffi::{CString, c_char, c_void};
@@ -53,8 +54,8 @@ impl Host {
     /// [`HostError::NoTable`], [`HostError::TableSize`], [`HostError::TableVersion`], [`HostError::CallbackMissing`].
     ///
     /// # Safety
-    /// `table` is NULL or points to a table that is at least as long as its `struct_size` says, whose callbacks do with
-    /// `module` what [`HostTable`] says, on any thread, until `release` was called.
+    /// `table` is NULL or points to a table's first two fields and to as many bytes as the first of them says; its
+    /// callbacks do with `module` what [`HostTable`] says, on any thread, until `release` was called.
     pub unsafe fn new(table: *const HostTable, module: *mut c_void) -> Result<Arc<Self>, HostError> {
         if table.is_null() || !table.is_aligned() {
             return Err(HostError::NoTable);
@@ -84,7 +85,7 @@ impl Host {
     /// The right to use the module, which nobody else has until the lease is dropped.
     pub(super) fn lease(self: &Arc<Self>) -> Result<Lease, HostError> {
         match self.state.compare_exchange(FREE, LEASED, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => Ok(Lease { host: Arc::clone(self), arena: None, bound: 0, _not_sync: PhantomData }),
+            Ok(_) => Ok(Lease::new(Arc::clone(self))),
             Err(STUCK) => Err(HostError::Stuck),
             Err(_) => Err(HostError::InUse),
         }
@@ -157,12 +158,18 @@ pub(super) struct Lease {
     arena: Option<u64>,
     /// Bindings that are something.
     bound: usize,
+    /// What the host was told of with `register_memory`, and must hear of again before it goes.
+    shared: Option<Arc<SharedMemory>>,
     _not_sync: PhantomData<Cell<()>>,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let state = if self.bound == 0 { FREE } else { STUCK };
+        let mut state = if self.bound == 0 { FREE } else { STUCK };
+        if let Err(error) = self.unshare() {
+            log_warning!("the host's module keeps memory that is shared with the device: {error}");
+            state = STUCK;
+        }
         self.host.state.store(state, Ordering::Release);
     }
 }
@@ -178,6 +185,10 @@ macro_rules! call {
 }
 
 impl Lease {
+    fn new(host: Arc<Host>) -> Self {
+        Self { host, arena: None, bound: 0, shared: None, _not_sync: PhantomData }
+    }
+
     /// The names of all methods.
     pub fn method_names(&mut self) -> Result<Vec<String>, HostError> {
         let mut count = 0;
@@ -308,7 +319,11 @@ impl Lease {
         if !self.is_at(arena) {
             return Err(RuntimeError::ForeignArena { method: method() }.into());
         }
-        self.arena = Some(arena.id());
+        if self.arena != Some(arena.id()) {
+            self.arena = None;
+            self.share(arena)?;
+            self.arena = Some(arena.id());
+        }
         // Counted before the call: after an error the host may have the address, or the one before.
         self.bound += usize::from(binding.0.replace(slice).is_none());
         Ok(self.set_memory(slot, (address, slice.len))?)
@@ -322,6 +337,34 @@ impl Lease {
             self.bound -= 1;
         }
         Ok(())
+    }
+
+    /// Tells the host of the memory that `arena` shares with a device, if it does, in place of what it was told before.
+    fn share(&mut self, arena: &IoArena) -> Result<(), HostError> {
+        self.unshare()?;
+        let Some(memory) = arena.shared_memory() else { return Ok(()) };
+        let (fd, block, len) = block(memory);
+        let told = match self.host.table.register_memory {
+            None => Err(HostError::NoSharedMemory),
+            Some(_) => call!(self.register_memory(fd, block, len) for || HostPlace::Module),
+        };
+        match (told, memory.unshared()) {
+            (Ok(()), _) => self.shared = Some(Arc::clone(memory)),
+            (Err(error), Unshared::Fails) => return Err(error),
+            (Err(error), Unshared::Copies) => log_warning!("shared_buffer: {error}; it is used like any memory"),
+        }
+        Ok(())
+    }
+
+    /// Takes that back. Memory that a host does not give up is never freed.
+    fn unshare(&mut self) -> Result<(), HostError> {
+        let Some(memory) = self.shared.take() else { return Ok(()) };
+        let (fd, block, len) = block(&memory);
+        let told = call!(self.deregister_memory(fd, block, len) for || HostPlace::Module);
+        if told.is_err() || self.bound > 0 {
+            std::mem::forget(memory);
+        }
+        told
     }
 
     fn set_memory(&self, slot: SlotId<'_>, (data, len): (*mut u8, usize)) -> Result<(), HostError> {
@@ -401,6 +444,12 @@ impl Lease {
         buffer.truncate(len);
         String::from_utf8_lossy(&buffer).trim().to_owned()
     }
+}
+
+/// Descriptor, first byte and size of the whole of a shared block.
+fn block(memory: &SharedMemory) -> (i32, *mut c_void, usize) {
+    let start = memory.offset_of(memory.as_ptr(), 0).unwrap_or(0);
+    (memory.fd(), memory.as_ptr().wrapping_sub(start).cast(), memory.block_len())
 }
 
 fn cleared() -> HostTensor {

@@ -1,5 +1,6 @@
 //! Every way in which a host's module can be wrong: its table, what its callbacks return, and how it is used.
 
+use crate::base::dynamic_library::{Attempt, list};
 use crate::error::{Error, Status};
 use crate::runtime::Side;
 use std::fmt;
@@ -74,8 +75,11 @@ pub enum HostError {
     #[error("{0} is dynamic, and the module table has no resize_input")]
     NoResize(HostPlace),
 
-    #[error("{file} cannot be loaded; tried {tried}; {advice}")]
-    AdapterMissing { file: String, tried: String, advice: &'static str },
+    #[error("shared_buffer requires memory shared with the device, and the module table has no register_memory")]
+    NoSharedMemory,
+
+    #[error("the module adapter cannot be loaded; tried {}; {advice}", list(.attempts))]
+    AdapterMissing { attempts: Vec<Attempt>, advice: &'static str },
     #[error("{path} is no module adapter: {why}")]
     NoAdapter { path: String, why: String },
     #[error("{path} could not open {program}: {} (0x{number:02x})", number_name(*.number))]
@@ -133,7 +137,7 @@ impl HostError {
             Self::NoTable | Self::TableSize { .. } | Self::CallbackMissing(_) | Self::Path(_) => {
                 Status::InvalidArgument
             }
-            Self::TableVersion { .. } => Status::NotSupported,
+            Self::TableVersion { .. } | Self::NoSharedMemory => Status::NotSupported,
             Self::InUse | Self::Stuck => Status::InvalidState,
             Self::Failed { number, .. } | Self::AdapterOpen { number, .. } => {
                 status_of(*number).map_or(Status::BackendFailed, |(status, _)| status)

@@ -58,7 +58,7 @@ pub struct HostValue {
 pub struct HostTensor {
     /// sizeof(llr_module_tensor) of the library; what lies beyond must not be written.
     pub struct_size: usize,
-    /// Element type: ExecuTorch's ScalarType number (0 u8, 3 i32, 4 i64, 6 f32, 27 u16, …), or LLR_MODULE_NO_TENSOR.
+    /// Element type: ExecuTorch's ScalarType number (0 u8, 3 i32, 4 i64, 6 f32, 27 u16 and so on), or LLR_MODULE_NO_TENSOR.
     pub dtype: i32,
     /// LLR_MODULE_TENSOR_* flags; not looked at by `output`.
     pub flags: u32,
@@ -159,8 +159,9 @@ pub struct HostTable {
     pub output: Option<
         unsafe extern "C" fn(module: *mut c_void, method: u32, index: usize, out_output: *mut HostTensor) -> i32,
     >,
-    /// Optional, but not without `deregister_memory`. Tells of memory that is shared with a device, `fd` its file
-    /// descriptor, before anything in it is bound.
+    /// Optional, but not without `deregister_memory`. Tells, before anything in it is bound, of a block of memory that is
+    /// shared with a device: its file descriptor, first byte and size. Called with llr_runner_options_set_shared_buffer
+    /// only.
     pub register_memory:
         Option<unsafe extern "C" fn(module: *mut c_void, fd: i32, data: *mut c_void, byte_len: usize) -> i32>,
     /// Takes that back, after everything in it was bound elsewhere or unbound.

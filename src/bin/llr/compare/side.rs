@@ -2,7 +2,7 @@
 //! that they stand for.
 
 use clap::{Arg, ArgMatches};
-use llama_runner::builtin::{self, ProgramOptions, default_model};
+use llama_runner::builtin::{self, ProgramOptions, Runtime, default_model};
 use llama_runner::error::Context;
 use llama_runner::runner::{EvalMode, KvUpdater, LookaheadConfig, Runner, RunnerOptions};
 use llama_runner::runtime::Execution;
@@ -34,6 +34,8 @@ const OPTIONS: &[SideOption] = &[
     SideOption { name: "kernels", value: "SET", help: "Kernel set of the CPU: scalar, avx2, avx512, neon or neon-i8mm [default: LLR_KERNELS, else the best]" },
     SideOption { name: "cpu_threads", value: "N", help: "Threads that compute on the CPU [default: one a fast core]" },
     SideOption { name: "qnn_lib_dir", value: "DIR", help: "Where libQnnHtp.so and libQnnSystem.so are; searched first" },
+    SideOption { name: "module", value: "RUNTIME", help: "Whose runtime runs the program: native or executorch [default: native]" },
+    SideOption { name: "module_library", value: "FILE", help: "ExecuTorch's adapter library or its directory [default: LLR_MODULE_EXECUTORCH]" },
 ];
 
 /// The options of a side that were given, as text.
@@ -175,6 +177,10 @@ impl Side {
                 data_paths: data_paths.filter(|path| !path.is_empty()).map(PathBuf::from).collect(),
                 cpu_threads: count("cpu_threads")?.and_then(|threads| threads.try_into().ok()),
                 execution: text("execution").map(execution).transpose()?.unwrap_or_default(),
+                runtime: Runtime::from_flags(
+                    text("module").unwrap_or("native"),
+                    text("module_library").unwrap_or_default(),
+                )?,
             },
             runner: RunnerOptions {
                 eval_mode,
