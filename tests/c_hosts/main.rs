@@ -162,6 +162,13 @@ fn errors_under_address_sanitizer() {
     errors(GCC_ASAN, Link::Static);
 }
 
+#[test]
+fn two_runners_and_a_cancelled_turn_under_address_sanitizer() {
+    let built = Built::new(GCC_ASAN, "threads.c", Link::Static);
+    let output = run(built.command().env("ASAN_OPTIONS", "detect_leaks=1"));
+    assert!(output.stdout.starts_with(b"right, "), "{output:?}");
+}
+
 #[cfg_attr(not(have_clang), ignore = "needs clang and clang++")]
 #[test]
 fn errors_with_clang() {
