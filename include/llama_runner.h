@@ -1260,7 +1260,8 @@ llr_status llr_generation_config_set_ignore_eos(llr_generation_config *config,
                                                 bool ignore_eos);
 
 /**
- * Beginning-of-sequence tokens in front of a text prompt when the context is empty; later turns get none. Default: 1.
+ * Beginning-of-sequence tokens in front of a text prompt when the context is empty; later turns get none. Default: 1. More
+ * than 65 536 make the turn fail with LLR_STATUS_TOKENIZER_FAILED.
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative).
  *
@@ -1285,8 +1286,9 @@ llr_status llr_generation_config_set_num_eos(llr_generation_config *config,
 
 /**
  * The text that this token completes: whole UTF-8 characters only, possibly none (while a character's bytes are still
- * coming). Bytes that can be no character are replaced by U+FFFD, at the latest in the final chunk. `out_len` (may be
- * NULL) gets its length in bytes; a NUL follows it, not counted. NULL and 0 for a NULL chunk. Never fails.
+ * coming). The end-of-sequence token that ends a turn has its text too (`</s>`). Bytes that can be no character are
+ * replaced by U+FFFD, at the latest in the final chunk. `out_len` (may be NULL) gets its length in bytes; a NUL follows it,
+ * not counted. NULL and 0 for a NULL chunk. Never fails.
  *
  * # Safety
  * `chunk` is NULL or the one given to the running callback; `out_len` is NULL or points to a size_t.
