@@ -232,8 +232,12 @@ fn cmake_builds_the_programs_and_its_test_passes() {
 }
 
 #[test]
-fn exports_are_exactly_the_functions_of_the_header() {
-    let output = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library_dir().join("libllama_runner.so")));
+fn nothing_but_the_api_is_exported() {
+    exports_are_exactly_the_functions_of_the_header(&library_dir().join("libllama_runner.so"));
+}
+
+fn exports_are_exactly_the_functions_of_the_header(library: &Path) {
+    let output = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library));
     let text = String::from_utf8(output.stdout).unwrap();
     let mut exported = text.lines().filter_map(|line| line.split(' ').next_back()).collect::<Vec<_>>();
     exported.sort_unstable();
