@@ -160,6 +160,20 @@ fn errors_under_valgrind() {
     run(valgrind(&built.program).arg(built.scratch()));
 }
 
+/// Every race between the host's threads and with what callbacks are lent; Rust's locks are instructions and futex calls,
+/// which helgrind cannot see, so the library's own races are for ThreadSanitizer: `scripts/test-sanitizers tsan`.
+#[cfg_attr(not(have_valgrind), ignore = "needs valgrind")]
+#[test]
+fn two_runners_and_a_cancelled_turn_under_helgrind() {
+    let built =
+        Built::new(Compiler { program: "gcc", flags: &["-std=c99", "-g", "-pthread"] }, "threads.c", Link::Shared);
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=helgrind", "--quiet", "--error-exitcode=99"]);
+    command.arg(format!("--suppressions={}", root().join("scripts/helgrind.supp").display()));
+    let output = run(on_this_build(command).arg(&built.program).arg("2"));
+    assert!(output.stdout.starts_with(b"right, "), "{output:?}");
+}
+
 fn valgrind(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("valgrind");
     command.args(["--quiet", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect"]);

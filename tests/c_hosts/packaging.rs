@@ -75,24 +75,33 @@ fn soname_of(library: &Path) -> String {
     name.unwrap_or_else(|| panic!("{said}")).0.to_owned()
 }
 
+/// What `pkg-config` says of the installation.
+fn pkg_config(prefix: &Path, arguments: &[&str]) -> Vec<String> {
+    let mut command = Command::new("pkg-config");
+    command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).args(arguments).arg("llama-runner");
+    let said = String::from_utf8(run(&mut command).stdout).unwrap();
+    said.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The archive, and what it needs.
+fn static_libraries(prefix: &Path) -> Vec<String> {
+    let libraries = pkg_config(prefix, &["--static", "--libs-only-l"]);
+    let natives = libraries.into_iter().filter(|flag| flag != "-lllama_runner");
+    let archive = format!("{}/libllama_runner.a", pkg_config(prefix, &["--variable=libdir"])[0]);
+    [archive].into_iter().chain(natives).collect()
+}
+
 /// What the sample says, built with pkg-config's flags: shared, then static.
 fn stories_by_pkg_config(prefix: &Path, scratch: &Path) -> [String; 2] {
-    let lib = prefix.join("lib");
-    let pkg_config = |arguments: &[&str]| {
-        let mut command = Command::new("pkg-config");
-        command.env("PKG_CONFIG_PATH", lib.join("pkgconfig")).args(arguments).arg("llama-runner");
-        let said = String::from_utf8(run(&mut command).stdout).unwrap();
-        said.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
-    };
-    assert_eq!(pkg_config(&["--modversion"]), [VERSION]);
-    let built = |libraries: &[&str], library_path| {
+    assert_eq!(pkg_config(prefix, &["--modversion"]), [VERSION]);
+    let built = |libraries, library_path: Option<&Path>| {
         let program = scratch.join("app");
         let mut command = Command::new("c++");
         command.arg("-std=c++17").arg("-o").arg(&program).arg(root().join("examples/cpp-app/main.cpp"));
-        run(command.args(pkg_config(&["--cflags"])).args(pkg_config(libraries)));
+        run(command.args(pkg_config(prefix, &["--cflags"])).args::<Vec<String>, _>(libraries));
         story(&program, library_path)
     };
-    [built(&["--libs"], Some(&*lib)), built(&["--variable=static_libs"], None)]
+    [built(pkg_config(prefix, &["--libs"]), Some(&prefix.join("lib"))), built(static_libraries(prefix), None)]
 }
 
 /// The text that the sample prints; the loader knows nothing but what the program says.
@@ -119,6 +128,8 @@ fn sample_builds_on_the_installation_by_cmake_and_pkg_config_shared_and_static()
     is_complete(&prefix);
     install_by_cmake(&first, &[format!("-DLLR_PREBUILT_DIR={}", library_dir().display())]);
     assert_eq!(files(&first), files(&prefix), "libraries that a packager has built already");
+
+    assert_eq!(pkg_config(&prefix, &["--variable=static_libs"]), static_libraries(&prefix));
 
     let mut stories = stories_by_pkg_config(&prefix, home.path()).to_vec();
     for linked in ["OFF", "ON"] {
