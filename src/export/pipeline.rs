@@ -31,6 +31,9 @@ const MAX_WINDOW: usize = 128;
 /// Most tokens of calibration altogether.
 const MAX_TOKENS: usize = 2048;
 
+/// Most tokens that weights are quantized against: the engine reads them, and the time goes with their number.
+const MAX_WEIGHT_TOKENS: usize = 1024;
+
 /// Constants up to this many bytes stay in memory.
 const SMALL: usize = 4096;
 
@@ -97,6 +100,7 @@ fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Resu
         }
         if need.moments {
             let heard = &mut counted(&mut clock, Stage::Quantize);
+            let text = tokens::for_weights(options, tokenizer, (text.clone(), MAX_WEIGHT_TOKENS))?;
             quantize_layerwise(graph.clone(), &text, &setup.recipe, &setup.store, heard)?;
         }
         if compares {

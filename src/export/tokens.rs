@@ -10,6 +10,9 @@ use std::sync::Arc;
 /// Names of tokenizers beside a checkpoint, the first of which is taken.
 const BESIDE: [&str; 3] = ["tokenizer.json", "tokenizer.model", "tokenizer.bin"];
 
+/// Text of many kinds, written for this.
+const PROSE: &str = include_str!("prose.txt");
+
 /// Longest calibration file, in bytes.
 const MAX_CALIBRATION: u64 = 64 << 20;
 
@@ -106,6 +109,25 @@ pub fn calibration(options: &Options, tokenizer: Option<&dyn Tokenizer>) -> Resu
             }
         }
     }
+}
+
+/// What weights are quantized against: `text`, and general prose after it where the text is only what a prompt has
+/// become; at most `length` tokens.
+///
+/// # Errors
+/// Those of the tokenizer.
+pub fn for_weights(
+    options: &Options,
+    tokenizer: Option<&dyn Tokenizer>,
+    (mut text, length): (Vec<TokenId>, usize),
+) -> Result<Vec<TokenId>> {
+    if let (Calibration::Prompts(_), Some(tokenizer)) = (&options.calibration, tokenizer)
+        && text.len() < length
+    {
+        text.extend(tokenizer.encode(PROSE, Specials { bos: 1, eos: 0 })?);
+    }
+    text.truncate(length);
+    Ok(text)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

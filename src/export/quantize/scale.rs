@@ -21,9 +21,9 @@ impl Grid {
         Self { min: -half, max: half - 1 }
     }
 
-    /// The code nearest to `real`; ties to even.
-    pub fn code(self, real: f32, scale: f32) -> i32 {
-        self.nearest(real / scale) as i32
+    /// The code nearest to `real`, a whole number; ties to even.
+    pub fn code(self, real: f32, scale: f32) -> f32 {
+        self.nearest(real / scale)
     }
 
     /// The code nearest to `steps`, as a real.
@@ -201,7 +201,7 @@ mod tests {
     fn codes_are_the_nearest_and_ties_go_to_even() {
         let grid = Grid::of_bits(4);
         for steps in (-1000..=1000).map(|i| i as f32 / 80.0) {
-            let plain = steps.round_ties_even().clamp(-8.0, 7.0) as i32;
+            let plain = steps.round_ties_even().clamp(-8.0, 7.0);
             assert_eq!(grid.code(steps, 1.0), plain, "{steps}");
         }
     }
