@@ -1,8 +1,10 @@
-//! Tells tests at compile time which outside material this machine has, so that a test without it is reported as ignored.
+//! Gives the shared library its SONAME, and tells tests at compile time which outside material this machine has, so that
+//! a test without it is reported as ignored.
 
 use std::path::Path;
 
 fn main() {
+    name_shared_library();
     for (name, present) in [
         // Real models and recorded runs of the C++ runner.
         ("have_shared", Path::new("../shared/goldens").is_dir()),
@@ -19,6 +21,7 @@ fn main() {
         // What the C programs of `cpp-harness` are tried with, beside gcc.
         ("have_clang", on_path("clang") && on_path("clang++")),
         ("have_cmake", on_path("cmake")),
+        ("have_pkg_config", on_path("pkg-config")),
         ("have_valgrind", on_path("valgrind")),
     ] {
         println!("cargo::rustc-check-cfg=cfg({name})");
@@ -33,6 +36,31 @@ fn main() {
     println!("cargo::rerun-if-env-changed=LLR_GGUF_SMOLLM2");
     println!("cargo::rerun-if-env-changed=LLR_EXECUTORCH_DIR");
     println!("cargo::rerun-if-env-changed=LIBCLANG_PATH");
+}
+
+/// `libllama_runner.so.0.1`: the part of the version that changes when something that worked stops working. The loader
+/// asks for this name, so it stands beside the library for programs that run from cargo's own directory.
+fn name_shared_library() {
+    if !matches!(var("CARGO_CFG_TARGET_OS").as_str(), "linux" | "android") {
+        return;
+    }
+    let (major, minor) = (var("CARGO_PKG_VERSION_MAJOR"), var("CARGO_PKG_VERSION_MINOR"));
+    let name = match major.as_str() {
+        "0" => format!("libllama_runner.so.0.{minor}"),
+        _ => format!("libllama_runner.so.{major}"),
+    };
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,{name}");
+    #[cfg(unix)]
+    if let Some(dir) = Path::new(&var("OUT_DIR")).ancestors().nth(3) {
+        for dir in [dir.to_owned(), dir.join("deps")] {
+            // It may be there already; without it only such programs miss it, and their loader names it.
+            let _ = std::os::unix::fs::symlink("libllama_runner.so", dir.join(&name));
+        }
+    }
+}
+
+fn var(name: &str) -> String {
+    std::env::var(name).unwrap_or_default()
 }
 
 /// Looks where bindgen looks on a usual machine.

@@ -1,7 +1,11 @@
-/* The header may be included twice and by several units of one program: it defines nothing. Compiled twice, once with
+/* The headers may be included twice and by several units of one program: they define nothing. Compiled twice, once with
  * -DSECOND_UNIT, and linked; as C and as C++. */
 #include "llama_runner.h"
 #include "llama_runner.h"
+#ifdef __cplusplus
+#include "llama_runner.hpp"
+#include "llama_runner.hpp"
+#endif
 
 uint32_t version_in_second_unit(void);
 

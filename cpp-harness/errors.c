@@ -105,7 +105,7 @@ static void nulls(void)
     REFUSED(llr_runner_options_set_eval_mode(NULL, LLR_EVAL_MODE_KV));
     REFUSED(llr_runner_options_set_kv_updater(NULL, LLR_KV_UPDATER_SMART_MASK));
     REFUSED(llr_runner_options_add_extra_eos(NULL, 2));
-    REFUSED(llr_runner_options_set_shared_buffer(NULL, false));
+    REFUSED(llr_runner_options_set_shared_buffer(NULL, LLR_SHARED_BUFFER_OFF));
     REFUSED(llr_runner_options_set_ngram(NULL, 3));
     REFUSED(llr_runner_options_set_window(NULL, 3));
     REFUSED(llr_runner_options_set_gcap(NULL, 3));

@@ -1,7 +1,7 @@
 /* Does freeing give the memory back? Creates a runner, makes three tokens and frees it, COUNT times, and prints the
  * resident memory in KiB after each time (Linux).
  *
- *     load_cycles COUNT MODEL TOKENIZER
+ *     load_cycles COUNT [MODEL TOKENIZER]
  */
 #include "report.h"
 
@@ -39,9 +39,11 @@ int main(int argc, char **argv)
     llr_status status = LLR_STATUS_INVALID_ARGUMENT;
     llr_runner_options *options = llr_runner_options_new();
     llr_generation_config *config = llr_generation_config_new();
-    if (argc == 4) {
-        llr_runner_options_set_model_path(options, argv[2], strlen(argv[2]));
-        llr_runner_options_set_tokenizer_path(options, argv[3], strlen(argv[3]));
+    if (argc == 2 || argc == 4) {
+        if (argc == 4) {
+            llr_runner_options_set_model_path(options, argv[2], strlen(argv[2]));
+            llr_runner_options_set_tokenizer_path(options, argv[3], strlen(argv[3]));
+        }
         llr_generation_config_set_max_new_tokens(config, 3);
         status = LLR_STATUS_OK;
         for (long count = strtol(argv[1], NULL, 10); count > 0 && status == LLR_STATUS_OK; count--) {
@@ -49,7 +51,7 @@ int main(int argc, char **argv)
             printf("%ld\n", resident_kib());
         }
     } else {
-        fprintf(stderr, "usage: %s COUNT MODEL TOKENIZER\n", argv[0]);
+        fprintf(stderr, "usage: %s COUNT [MODEL TOKENIZER]\n", argv[0]);
     }
     llr_generation_config_free(config);
     llr_runner_options_free(options);

@@ -6,6 +6,8 @@
  * How it is used
  *     llr_runner_options_new, llr_runner_options_set_*, llr_runner_create, [llr_runner_load],
  *     llr_runner_generate as often as wanted, llr_runner_free, llr_runner_options_free
+ *     Token by token instead: llr_runner_encode, llr_runner_prefill_tokens, then llr_runner_sample and llr_runner_step in
+ *     turns, with an llr_text_stream for the text
  *
  * Objects
  *     Every object is opaque. What a *_new or *_create function made is freed exactly once, by the *_free function of
@@ -31,6 +33,11 @@
  *     They are given with a user_data pointer that is handed back untouched. They must return normally: an exception
  *     or a longjmp through this library is undefined behaviour.
  *
+ * Buffers
+ *     A function that fills a buffer of the caller's takes the buffer, its capacity in elements, and an out_count or
+ *     out_needed. With NULL and 0 it gives the number alone. A buffer that is too small is LLR_STATUS_INVALID_ARGUMENT,
+ *     and nothing is written (llr_last_error_message alone gives what fits).
+ *
  * Texts are UTF-8, a pointer and a length in bytes, and need no NUL at the end. A bool must be true or false.
  * Enumerations travel as int32_t; numbers are never changed, never reused, and unknown ones are refused.
  *
@@ -54,6 +61,36 @@
 #else
 #define LLR_API
 #endif
+
+/**
+ * Version of llr_module_table. A table of another version is refused; what is appended to the table does not change it.
+ */
+#define LLR_MODULE_TABLE_VERSION 1
+
+/**
+ * Most dimensions of a tensor.
+ */
+#define LLR_MODULE_MAX_RANK 16
+
+/**
+ * Flag of llr_module_tensor: the sizes may be smaller at run time, `sizes` are the upper bounds.
+ */
+#define LLR_MODULE_TENSOR_DYNAMIC 1
+
+/**
+ * Flag of llr_module_tensor: the program has memory for it. It need not be bound; bound, it is copied in or out.
+ */
+#define LLR_MODULE_TENSOR_PLANNED 2
+
+/**
+ * Flag of llr_module_tensor: `scale` and `zero_point` say what its integers stand for.
+ */
+#define LLR_MODULE_TENSOR_QUANTIZED 4
+
+/**
+ * `dtype` of an input or output that is no tensor.
+ */
+#define LLR_MODULE_NO_TENSOR -1
 
 /**
  * Changes when something that worked stops working; while it is 0, the minor number does this.
@@ -236,6 +273,76 @@ typedef int32_t llr_finish_reason;
 #endif // __cplusplus
 
 /**
+ * What loading is at. Later versions may add stages between these.
+ */
+enum llr_load_stage
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * None: there is no progress to tell of.
+     */
+    LLR_LOAD_STAGE_NONE = 0,
+    /**
+     * Opens the program.
+     */
+    LLR_LOAD_STAGE_PROGRAM = 1,
+    /**
+     * Reads the tokenizer.
+     */
+    LLR_LOAD_STAGE_TOKENIZER = 2,
+    /**
+     * Loads a method: prepares its delegates, packs its weights. Takes the longest.
+     */
+    LLR_LOAD_STAGE_METHOD = 3,
+    /**
+     * Takes memory for inputs, outputs and caches.
+     */
+    LLR_LOAD_STAGE_MEMORY = 4,
+    /**
+     * Is done.
+     */
+    LLR_LOAD_STAGE_DONE = 5,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum llr_load_stage llr_load_stage;
+#else
+typedef int32_t llr_load_stage;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * What kind of language model a program is.
+ */
+enum llr_model_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * None that this library runs.
+     */
+    LLR_MODEL_KIND_UNKNOWN = 0,
+    /**
+     * Mask, keys and values go through the runner: kv_forward, prefill_forward.
+     */
+    LLR_MODEL_KIND_STATIC = 1,
+    /**
+     * It keeps keys and values to itself: forward(tokens, input_pos).
+     */
+    LLR_MODEL_KIND_FORWARD = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum llr_model_kind llr_model_kind;
+#else
+typedef int32_t llr_model_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
  * Which of the program's methods do the work. The numbers are ExecuTorch's --eval_mode.
  */
 enum llr_eval_mode
@@ -290,6 +397,36 @@ enum llr_kv_updater
 typedef enum llr_kv_updater llr_kv_updater;
 #else
 typedef int32_t llr_kv_updater;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * Whether the model's inputs, outputs and cache lie in memory shared with the DSP (libcdsprpc.so), so that nothing is
+ * copied to it and back.
+ */
+enum llr_shared_buffer
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * They lie on the heap. The default.
+     */
+    LLR_SHARED_BUFFER_OFF = 0,
+    /**
+     * They do where libcdsprpc.so and QNN allow it, else they are copied, and a line of the log says why.
+     */
+    LLR_SHARED_BUFFER_PREFER = 1,
+    /**
+     * They do, or it is an error.
+     */
+    LLR_SHARED_BUFFER_REQUIRE = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum llr_shared_buffer llr_shared_buffer;
+#else
+typedef int32_t llr_shared_buffer;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
@@ -357,10 +494,73 @@ typedef int32_t llr_log_level;
 #endif // __cplusplus
 
 /**
+ * A side of a method.
+ */
+enum llr_side
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * What it takes.
+     */
+    LLR_SIDE_INPUT = 0,
+    /**
+     * What it gives.
+     */
+    LLR_SIDE_OUTPUT = 1,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum llr_side llr_side;
+#else
+typedef int32_t llr_side;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * `kind` of an llr_module_value.
+ */
+enum llr_module_value_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * Nothing.
+     */
+    LLR_MODULE_VALUE_KIND_NONE = 0,
+    /**
+     * An integer, in `integer`.
+     */
+    LLR_MODULE_VALUE_KIND_INT = 1,
+    /**
+     * A floating-point number, in `real`.
+     */
+    LLR_MODULE_VALUE_KIND_DOUBLE = 2,
+    /**
+     * A boolean: `integer` is 0 or 1.
+     */
+    LLR_MODULE_VALUE_KIND_BOOL = 3,
+    /**
+     * A text, in `text` and `text_len`.
+     */
+    LLR_MODULE_VALUE_KIND_STRING = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum llr_module_value_kind llr_module_value_kind;
+#else
+typedef int32_t llr_module_value_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
  * One token of a turn, or the turn's end. Lent to the stream callback: it and everything its getters return are valid
  * until that callback returns, and are freed by the library.
  *
- * Functions: llr_chunk_text, llr_chunk_bytes, llr_chunk_token_id, llr_chunk_is_final, llr_chunk_finish_reason.
+ * Functions: llr_chunk_text, llr_chunk_bytes, llr_chunk_token_id,
+ * llr_chunk_log_probability, llr_chunk_is_final, llr_chunk_finish_reason.
  */
 typedef struct llr_chunk llr_chunk;
 
@@ -371,6 +571,29 @@ typedef struct llr_chunk llr_chunk;
  * Functions: llr_generation_config_*. Setters leave the object as it was when they fail.
  */
 typedef struct llr_generation_config llr_generation_config;
+
+/**
+ * One step of loading, as it begins. Lent to the callback: it and its detail are valid until that callback returns.
+ *
+ * Functions: llr_load_progress_stage, llr_load_progress_fraction, llr_load_progress_detail.
+ */
+typedef struct llr_load_progress llr_load_progress;
+
+/**
+ * How much memory a runner holds, in bytes, at the time that this was made: by llr_memory_create, freed by
+ * llr_memory_free.
+ *
+ * Functions: llr_memory_*; each getter gives 0 for NULL and never fails.
+ */
+typedef struct llr_memory llr_memory;
+
+/**
+ * A program that was read, not loaded: made by llr_program_create, freed by llr_program_free. It never changes, so every
+ * function may be called from any thread at any time.
+ *
+ * Functions: llr_program_*. Getters give 0, false or NULL for NULL and for an index that is none.
+ */
+typedef struct llr_program llr_program;
 
 /**
  * A model with its KV cache and its place in the context: made by llr_runner_create, freed by llr_runner_free.
@@ -391,11 +614,20 @@ typedef struct llr_runner llr_runner;
 typedef struct llr_runner_options llr_runner_options;
 
 /**
- * Times and counts of one turn. Lent to the stats callback: valid until it returns, freed by the library.
+ * Times and counts of one turn. Lent to the stats callback: valid until it returns, freed by the library. Or made by
+ * llr_stats_create, and then freed by llr_stats_free.
  *
- * Functions: llr_stats_*; each gives 0 for NULL and never fails.
+ * Functions: llr_stats_*; each getter gives 0 for NULL and never fails.
  */
 typedef struct llr_stats llr_stats;
+
+/**
+ * Makes text of tokens, one after the other: made by llr_text_stream_create, freed by llr_text_stream_free. It keeps
+ * the tokenizer that it needs, so the runner may be freed before it.
+ *
+ * Functions: llr_text_stream_*.
+ */
+typedef struct llr_text_stream llr_text_stream;
 
 /**
  * Receives one log line without a line end: UTF-8, `line_len` bytes and a NUL behind, valid until the callback
@@ -403,6 +635,191 @@ typedef struct llr_stats llr_stats;
  * once. It may call any function, but must return normally: no exception and no longjmp may leave it.
  */
 typedef void (*llr_log_callback)(int32_t level, const char *line, size_t line_len, void *user_data);
+
+/**
+ * One output of a method that only returns constants. The library clears it and sets `struct_size`; the callback fills
+ * in the rest.
+ */
+typedef struct {
+    /**
+     * sizeof(llr_module_value) of the library; what lies beyond must not be written.
+     */
+    size_t struct_size;
+    /**
+     * An llr_module_value_kind.
+     */
+    int32_t kind;
+    /**
+     * Of an integer or boolean.
+     */
+    int64_t integer;
+    /**
+     * Of a floating-point number.
+     */
+    double real;
+    /**
+     * UTF-8, `text_len` bytes, valid until the next call of any callback.
+     */
+    const char *text;
+    /**
+     * Bytes of `text`.
+     */
+    size_t text_len;
+} llr_module_value;
+
+/**
+ * An input or output of a method. The library clears it and sets `struct_size`; the callback fills in the rest.
+ */
+typedef struct {
+    /**
+     * sizeof(llr_module_tensor) of the library; what lies beyond must not be written.
+     */
+    size_t struct_size;
+    /**
+     * Element type: ExecuTorch's ScalarType number (0 u8, 3 i32, 4 i64, 6 f32, 27 u16 and so on), or LLR_MODULE_NO_TENSOR.
+     */
+    int32_t dtype;
+    /**
+     * LLR_MODULE_TENSOR_* flags; not looked at by `output`.
+     */
+    uint32_t flags;
+    /**
+     * Number of dimensions, at most LLR_MODULE_MAX_RANK.
+     */
+    size_t rank;
+    /**
+     * The first `rank` are the sizes: of `input_info` and `output_info` the largest, of `output` the current ones.
+     */
+    int64_t sizes[LLR_MODULE_MAX_RANK];
+    /**
+     * With LLR_MODULE_TENSOR_QUANTIZED: real = (integer - zero_point) * scale.
+     */
+    float scale;
+    /**
+     * See `scale`.
+     */
+    int32_t zero_point;
+    /**
+     * Of `output` only: the elements, aligned to their type. Valid until the next call of a callback that takes the
+     * module without being `output`, `output_info` or `last_error`. Not looked at for an output that is bound.
+     */
+    const void *data;
+    /**
+     * Bytes at `data`: those of the current sizes.
+     */
+    size_t byte_len;
+} llr_module_tensor;
+
+/**
+ * A program that the host runs: its methods as callbacks, each of which gets the `module` pointer that was given with
+ * the table. Fill it in with zeros first, then `struct_size`, `version` and the callbacks.
+ *
+ * * Callbacks return 0, or a number of ExecuTorch's runtime::Error or of llr_status; the library then asks `last_error`
+ *   for words. After an error the module must be usable as before. Results are looked at only after 0.
+ * * The library makes one call at a time on a module, on the thread that loads, runs or frees the runner. Callbacks may
+ *   not call functions of the same runner, and must return normally: no exception and no longjmp may leave them.
+ * * Methods are named by the number that `load_method` gave. Inputs and outputs are counted from 0, in the program's
+ *   order.
+ * * What the library reads (texts, `data`) must be valid as long as is said there.
+ * * Everything is needed but what is called optional, which may be NULL. The table itself is copied.
+ */
+typedef struct {
+    /**
+     * sizeof(llr_module_table) where the host was compiled. What an older host's table lacks counts as NULL.
+     */
+    size_t struct_size;
+    /**
+     * LLR_MODULE_TABLE_VERSION.
+     */
+    uint32_t version;
+    /**
+     * Optional. Called once, last of all, when no runner and no options need the module any more.
+     */
+    void (*release)(void *module);
+    /**
+     * Optional. Writes what went wrong in the last callback that failed, UTF-8, to `buffer`, at most `buffer_len` bytes
+     * and without a NUL; returns how many bytes the whole text has.
+     */
+    size_t (*last_error)(void *module, char *buffer, size_t buffer_len);
+    /**
+     * How many methods the program has, those that only return constants included. Loads the program if need be.
+     */
+    int32_t (*method_count)(void *module, size_t *out_count);
+    /**
+     * The name of a method, UTF-8, valid until the next call of any callback.
+     */
+    int32_t (*method_name)(void *module, size_t index, const char **out_name, size_t *out_name_len);
+    /**
+     * Runs the method called `name` (`name_len` bytes and a NUL), which takes nothing and returns no tensors, and keeps
+     * what it gives for `value`. A list counts as its elements.
+     */
+    int32_t (*evaluate)(void *module, const char *name, size_t name_len, size_t *out_count);
+    /**
+     * One of the values that the last `evaluate` gave.
+     */
+    int32_t (*value)(void *module, size_t index, llr_module_value *out_value);
+    /**
+     * Prepares the method called `name` (`name_len` bytes and a NUL). The same method gets the same number again.
+     */
+    int32_t (*load_method)(void *module, const char *name, size_t name_len, uint32_t *out_method);
+    /**
+     * How many inputs a loaded method has.
+     */
+    int32_t (*input_count)(void *module, uint32_t method, size_t *out_count);
+    /**
+     * How many outputs a loaded method has.
+     */
+    int32_t (*output_count)(void *module, uint32_t method, size_t *out_count);
+    /**
+     * Element type, largest sizes and flags of an input.
+     */
+    int32_t (*input_info)(void *module, uint32_t method, size_t index, llr_module_tensor *out_info);
+    /**
+     * The same of an output.
+     */
+    int32_t (*output_info)(void *module, uint32_t method, size_t index, llr_module_tensor *out_info);
+    /**
+     * Makes an input read from `data`, `byte_len` bytes, the size at the largest sizes. The memory is the library's,
+     * aligned to 64 bytes or at least to the element, may be looked at only inside `execute`, and stays until the input
+     * is bound anew. NULL and 0 take a binding away.
+     */
+    int32_t (*bind_input)(void *module,
+                          uint32_t method,
+                          size_t index,
+                          const void *data,
+                          size_t byte_len);
+    /**
+     * Makes an output write to `data`, likewise.
+     */
+    int32_t (*bind_output)(void *module, uint32_t method, size_t index, void *data, size_t byte_len);
+    /**
+     * Optional where no input is dynamic. Sets the current sizes of an input; its memory stays, of which the first bytes
+     * are used.
+     */
+    int32_t (*resize_input)(void *module,
+                            uint32_t method,
+                            size_t index,
+                            const int64_t *sizes,
+                            size_t rank);
+    /**
+     * Runs a method on what is bound. Afterwards the outputs that are bound are in their memory.
+     */
+    int32_t (*execute)(void *module, uint32_t method);
+    /**
+     * Type, current sizes and memory of an output, after `execute`.
+     */
+    int32_t (*output)(void *module, uint32_t method, size_t index, llr_module_tensor *out_output);
+    /**
+     * Optional, but not without `deregister_memory`. Tells, before anything in it is bound, of a block of memory that is
+     * shared with a device: its file descriptor, first byte and size. Called with llr_runner_options_set_shared_buffer
+     * only.
+     */
+    int32_t (*register_memory)(void *module, int32_t fd, void *data, size_t byte_len);
+    /**
+     * Takes that back, after everything in it was bound elsewhere or unbound.
+     */
+    int32_t (*deregister_memory)(void *module, int32_t fd, void *data, size_t byte_len);
+} llr_module_table;
 
 /**
  * Called on the thread that runs the turn, once for each new token and once more, with a final chunk, when the turn
@@ -422,6 +839,27 @@ typedef int32_t (*llr_token_callback)(const llr_chunk *chunk, void *user_data);
  * rules of llr_token_callback hold.
  */
 typedef void (*llr_stats_callback)(const llr_stats *stats, void *user_data);
+
+/**
+ * Called on the thread that loads, as each step begins, and once more when all is done. Returns an llr_stream_answer:
+ * LLR_STREAM_ANSWER_STOP calls loading off, and the call fails with LLR_STATUS_CANCELLED; any other number but
+ * LLR_STREAM_ANSWER_CONTINUE does so with LLR_STATUS_INVALID_ARGUMENT. What llr_token_callback may do with the runner,
+ * this one may.
+ */
+typedef int32_t (*llr_load_callback)(const llr_load_progress *progress, void *user_data);
+
+/**
+ * What a library exports that makes modules of programs, an adapter, under the name llr_module_open_v1: gives a module of
+ * the program at `path` (UTF-8 with a NUL), with `data_path_count` external data files, and the table for it, which must
+ * live as long as the library is loaded. The module is released through the table. Returns 0 or an error number, after
+ * which there is nothing to release; what is wrong with the program may as well come out when a callback first needs
+ * it, with words.
+ */
+typedef int32_t (*llr_module_open_function)(const char *path,
+                                            const char *const *data_paths,
+                                            size_t data_path_count,
+                                            const llr_module_table **out_table,
+                                            void **out_module);
 
 #ifdef __cplusplus
 extern "C" {
@@ -646,16 +1084,19 @@ llr_status llr_runner_options_add_extra_eos(llr_runner_options *options,
                                             uint64_t token);
 
 /**
- * Puts the model's inputs and outputs into memory shared with the DSP. Default: false.
+ * Whether the model's inputs and outputs lie in memory shared with the DSP, an llr_shared_buffer. libcdsprpc.so is
+ * looked for where the environment variable LLR_RPCMEM_LIB says (the file or its directory); without it, on the loader's
+ * search path and in Android's vendor directory. Default: LLR_SHARED_BUFFER_OFF. With LLR_SHARED_BUFFER_REQUIRE,
+ * llr_runner_load fails when there is no such memory, and the first step when QNN does not take a tensor in it.
  *
- * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, unknown number).
  *
  * # Safety
  * `options` is NULL or live.
  */
 LLR_API
 llr_status llr_runner_options_set_shared_buffer(llr_runner_options *options,
-                                                bool shared_buffer);
+                                                int32_t shared_buffer);
 
 /**
  * Lookahead decoding: length of a guessed n-gram. Default: none; LLR_EVAL_MODE_LOOKAHEAD needs it.
@@ -688,6 +1129,41 @@ llr_status llr_runner_options_set_window(llr_runner_options *options,
  * `options` is NULL or live.
  */
 LLR_API llr_status llr_runner_options_set_gcap(llr_runner_options *options, int32_t gcap);
+
+/**
+ * Lets the host run the program: every method is loaded and executed by the callbacks of `table`, which is copied, on
+ * `module`. No model path is needed then, and none may be set; a tokenizer is. On success the module belongs to the
+ * options and to the runners made of them, and the table's `release` is called when the last of them is freed, or when
+ * another module is set and no runner has this one. One loaded runner at a time can use it: to load a second one is
+ * LLR_STATUS_INVALID_STATE until the first is freed. llama_runner_executorch.hpp makes a table of an ExecuTorch Module.
+ *
+ * Errors, after which the module is still the caller's: LLR_STATUS_INVALID_ARGUMENT (NULL, a struct_size that is too
+ * small, a callback that is missing; `module` may be NULL), LLR_STATUS_NOT_SUPPORTED (a table of another version).
+ *
+ * # Safety
+ * `options` is NULL or live; `table` is NULL or points to as many bytes as it says; its callbacks do what
+ * llr_module_table says and may be called with `module` from any thread.
+ */
+LLR_API
+llr_status llr_runner_options_set_host_module(llr_runner_options *options,
+                                              const llr_module_table *table,
+                                              void *module);
+
+/**
+ * Lets ExecuTorch run the program, through the adapter library at `path` (a file, or the directory of
+ * libllr_module_executorch.so): every backend and kernel that the adapter is linked with works. Needs a model path.
+ * Default: this library's own runtime. UTF-8, `path_len` bytes.
+ *
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8). That the library is missing is an error of
+ * llr_runner_load, LLR_STATUS_LIBRARY_UNAVAILABLE.
+ *
+ * # Safety
+ * `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
+ */
+LLR_API
+llr_status llr_runner_options_set_module_library(llr_runner_options *options,
+                                                 const char *path,
+                                                 size_t path_len);
 
 /**
  * A new object with every default, to be freed by llr_generation_config_free. Never fails.
@@ -840,6 +1316,19 @@ const uint8_t *llr_chunk_bytes(const llr_chunk *chunk,
 LLR_API int64_t llr_chunk_token_id(const llr_chunk *chunk);
 
 /**
+ * The natural logarithm of the token's probability at temperature 1, whatever the temperature it was chosen at: of the
+ * softmax of the whole row of logits. 0 is certainty, and nothing is above it. A logit that is NaN has no share; the
+ * token's own being NaN gives NaN; of infinite logits each has an equal share, and minus infinity is what is left for
+ * the others. NaN also in the final chunk, for NULL, and where the program does not say which reals its integers stand
+ * for. Computed when asked for, in time linear in the vocabulary. Never fails.
+ *
+ * # Safety
+ * `chunk` is NULL or the one given to the running callback.
+ */
+LLR_API
+double llr_chunk_log_probability(const llr_chunk *chunk);
+
+/**
  * True for the turn's last chunk. It has no token, the text that was still held back, and the finish reason. False for
  * NULL. Never fails.
  *
@@ -858,10 +1347,50 @@ bool llr_chunk_is_final(const llr_chunk *chunk);
 LLR_API llr_finish_reason llr_chunk_finish_reason(const llr_chunk *chunk);
 
 /**
+ * The statistics of the last turn that ended without an error, to be freed by llr_stats_free.
+ *
+ * Errors, after which `*out_stats` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL), LLR_STATUS_INVALID_STATE (no turn
+ * has ended yet).
+ *
+ * # Safety
+ * `runner` is NULL or live; `out_stats` is NULL or points to a pointer.
+ */
+LLR_API
+llr_status llr_stats_create(const llr_runner *runner,
+                            llr_stats **out_stats);
+
+/**
+ * Frees what llr_stats_create made; NULL is fine. Not for statistics that were lent to a callback.
+ *
+ * # Safety
+ * `stats` is NULL or from llr_stats_create and not freed.
+ */
+LLR_API void llr_stats_free(llr_stats *stats);
+
+/**
+ * The statistics as one JSON object, with the keys that ExecuTorch's runners report after "PyTorchObserver":
+ * prefill_token_per_sec and decode_token_per_sec (each only where its time is a millisecond at least), prompt_tokens,
+ * generated_tokens, model_load_start_ms and so on.
+ *
+ * Ask for the size with `buffer` NULL and `capacity` 0, then fill. `out_count` (may be NULL) gets the number of bytes, a
+ * NUL at the end included.
+ *
+ * Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small).
+ *
+ * # Safety
+ * `stats` is NULL or live; `buffer` is NULL or has room for `capacity` bytes; `out_count` is NULL or points to a size_t.
+ */
+LLR_API
+llr_status llr_stats_to_json(const llr_stats *stats,
+                             char *buffer,
+                             size_t capacity,
+                             size_t *out_count);
+
+/**
  * When loading began, in milliseconds since the Unix epoch.
  *
  * # Safety
- * `stats` is NULL or the one given to the running callback.
+ * `stats` is NULL or live.
  */
 LLR_API int64_t llr_stats_model_load_start_ms(const llr_stats *stats);
 
@@ -869,7 +1398,7 @@ LLR_API int64_t llr_stats_model_load_start_ms(const llr_stats *stats);
  * When loading ended, in milliseconds since the Unix epoch.
  *
  * # Safety
- * `stats` is NULL or the one given to the running callback.
+ * `stats` is NULL or live.
  */
 LLR_API int64_t llr_stats_model_load_end_ms(const llr_stats *stats);
 
@@ -877,7 +1406,7 @@ LLR_API int64_t llr_stats_model_load_end_ms(const llr_stats *stats);
  * When the turn began, in milliseconds since the Unix epoch.
  *
  * # Safety
- * `stats` is NULL or the one given to the running callback.
+ * `stats` is NULL or live.
  */
 LLR_API int64_t llr_stats_inference_start_ms(const llr_stats *stats);
 
@@ -885,7 +1414,7 @@ LLR_API int64_t llr_stats_inference_start_ms(const llr_stats *stats);
  * When the prompt was processed, in milliseconds since the Unix epoch.
  *
  * # Safety
- * `stats` is NULL or the one given to the running callback.
+ * `stats` is NULL or live.
  */
 LLR_API int64_t llr_stats_prompt_eval_end_ms(const llr_stats *stats);
 
@@ -893,7 +1422,7 @@ LLR_API int64_t llr_stats_prompt_eval_end_ms(const llr_stats *stats);
  * When the first token was there, in milliseconds since the Unix epoch.
  *
  * # Safety
- * `stats` is NULL or the one given to the running callback.
+ * `stats` is NULL or live.
  */
 LLR_API int64_t llr_stats_first_token_ms(const llr_stats *stats);
 
@@ -901,7 +1430,7 @@ LLR_API int64_t llr_stats_first_token_ms(const llr_stats *stats);
  * When the turn ended, in milliseconds since the Unix epoch.
  *
  * # Safety
- * `stats` is NULL or the one given to the running callback.
+ * `stats` is NULL or live.
  */
 LLR_API int64_t llr_stats_inference_end_ms(const llr_stats *stats);
 
@@ -909,7 +1438,7 @@ LLR_API int64_t llr_stats_inference_end_ms(const llr_stats *stats);
  * Milliseconds spent choosing tokens.
  *
  * # Safety
- * `stats` is NULL or the one given to the running callback.
+ * `stats` is NULL or live.
  */
 LLR_API int64_t llr_stats_aggregate_sampling_time_ms(const llr_stats *stats);
 
@@ -917,7 +1446,7 @@ LLR_API int64_t llr_stats_aggregate_sampling_time_ms(const llr_stats *stats);
  * Milliseconds spent inside the model.
  *
  * # Safety
- * `stats` is NULL or the one given to the running callback.
+ * `stats` is NULL or live.
  */
 LLR_API int64_t llr_stats_aggregate_model_execution_time_ms(const llr_stats *stats);
 
@@ -925,7 +1454,7 @@ LLR_API int64_t llr_stats_aggregate_model_execution_time_ms(const llr_stats *sta
  * Prompt tokens of the turn.
  *
  * # Safety
- * `stats` is NULL or the one given to the running callback.
+ * `stats` is NULL or live.
  */
 LLR_API int64_t llr_stats_num_prompt_tokens(const llr_stats *stats);
 
@@ -933,7 +1462,7 @@ LLR_API int64_t llr_stats_num_prompt_tokens(const llr_stats *stats);
  * Tokens made by decode steps. The one that the prompt's processing makes is not counted, as in ExecuTorch.
  *
  * # Safety
- * `stats` is NULL or the one given to the running callback.
+ * `stats` is NULL or live.
  */
 LLR_API
 int64_t llr_stats_num_generated_tokens(const llr_stats *stats);
@@ -1083,6 +1612,710 @@ LLR_API size_t llr_runner_context_length(const llr_runner *runner);
  */
 LLR_API
 llr_finish_reason llr_runner_finish_reason(const llr_runner *runner);
+
+/**
+ * Tokens of the vocabulary, as the rows of logits have them; 0 for NULL and before loading. Never fails.
+ *
+ * # Safety
+ * `runner` is NULL or live.
+ */
+LLR_API
+size_t llr_runner_vocabulary_size(const llr_runner *runner);
+
+/**
+ * The mode that a static program runs in, an llr_eval_mode: as asked for or as chosen. LLR_EVAL_MODE_AUTO for a
+ * program of the other kind, forward(tokens, input_pos), which has no modes, for NULL and before loading. Never fails.
+ *
+ * # Safety
+ * `runner` is NULL or live.
+ */
+LLR_API
+int32_t llr_runner_eval_mode(const llr_runner *runner);
+
+/**
+ * Threads that compute what runs on the CPU. They are chosen before loading, by llr_runner_options_set_cpu_threads; 0
+ * when nothing of the program is computed by threads, for NULL and before loading. Never fails.
+ *
+ * # Safety
+ * `runner` is NULL or live.
+ */
+LLR_API
+size_t llr_runner_cpu_threads(const llr_runner *runner);
+
+/**
+ * As llr_runner_load, and tells `callback` (may be NULL) how far it has come. When the runner is loaded already nothing
+ * is called.
+ *
+ * Errors: those of llr_runner_load; LLR_STATUS_CANCELLED and LLR_STATUS_INVALID_ARGUMENT by the callback's answer. The
+ * runner is not loaded then, and loading may be tried again.
+ *
+ * # Safety
+ * `runner` is NULL or live; the callback may be called with `user_data`.
+ */
+LLR_API
+llr_status llr_runner_load_with_progress(llr_runner *runner,
+                                         llr_load_callback callback,
+                                         void *user_data);
+
+/**
+ * What begins; LLR_LOAD_STAGE_NONE for NULL. Never fails.
+ *
+ * # Safety
+ * `progress` is NULL or the one given to the running callback.
+ */
+LLR_API llr_load_stage llr_load_progress_stage(const llr_load_progress *progress);
+
+/**
+ * How much of the whole is done, 0 to 1, and never less than before: an estimate by steps, not by time. 0 for NULL.
+ * Never fails.
+ *
+ * # Safety
+ * `progress` is NULL or the one given to the running callback.
+ */
+LLR_API
+float llr_load_progress_fraction(const llr_load_progress *progress);
+
+/**
+ * Which file or method, UTF-8 with a NUL behind; empty where there is none. NULL for NULL. Never fails.
+ *
+ * # Safety
+ * `progress` is NULL or the one given to the running callback.
+ */
+LLR_API
+const char *llr_load_progress_detail(const llr_load_progress *progress);
+
+/**
+ * Encodes a text, `text_len` bytes of UTF-8, with the num_bos beginning- and num_eos end-of-sequence tokens of `config`
+ * around it, whatever the position is; NULL means the defaults, one and none. The other values of `config` are not
+ * looked at.
+ *
+ * Ask for the number with `tokens` NULL and `capacity` 0, then fill. `out_count` (may be NULL) gets the number of ids.
+ *
+ * Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, no UTF-8, a capacity that is too small),
+ * LLR_STATUS_INVALID_STATE (not loaded), LLR_STATUS_TOKENIZER_FAILED.
+ *
+ * # Safety
+ * `runner` and `config` are NULL or live; `text` is NULL or points to `text_len` bytes; `tokens` is NULL or has room
+ * for `capacity` ids; `out_count` is NULL or points to a size_t.
+ */
+LLR_API
+llr_status llr_runner_encode(const llr_runner *runner,
+                             const char *text,
+                             size_t text_len,
+                             const llr_generation_config *config,
+                             uint64_t *tokens,
+                             size_t capacity,
+                             size_t *out_count);
+
+/**
+ * The bytes that `token` adds to the text after token `previous`, or, with -1, at its beginning: possibly a part of a
+ * character. llr_text_stream makes whole characters of them.
+ *
+ * Ask for the number with `buffer` NULL and `capacity` 0, then fill. `out_count` (may be NULL) gets the number of bytes.
+ *
+ * Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, `previous` below -1, a capacity that is
+ * too small), LLR_STATUS_INVALID_STATE (not loaded), LLR_STATUS_TOKENIZER_FAILED (an id that the tokenizer does not
+ * know).
+ *
+ * # Safety
+ * `runner` is NULL or live; `buffer` is NULL or has room for `capacity` bytes; `out_count` is NULL or points to a
+ * size_t.
+ */
+LLR_API
+llr_status llr_runner_decode(const llr_runner *runner,
+                             int64_t previous,
+                             uint64_t token,
+                             uint8_t *buffer,
+                             size_t capacity,
+                             size_t *out_count);
+
+/**
+ * The beginning-of-sequence token; -1 when the tokenizer has none, for NULL and before loading. Never fails.
+ *
+ * # Safety
+ * `runner` is NULL or live.
+ */
+LLR_API
+int64_t llr_runner_bos_token(const llr_runner *runner);
+
+/**
+ * Whether `token` ends a generation: it is one of the tokenizer's, the program's, the model family's or the options'
+ * end tokens. False for NULL and before loading. Never fails.
+ *
+ * # Safety
+ * `runner` is NULL or live.
+ */
+LLR_API
+bool llr_runner_is_eos_token(const llr_runner *runner,
+                             uint64_t token);
+
+/**
+ * Every token that ends a generation, in ascending order.
+ *
+ * Ask for the number with `tokens` NULL and `capacity` 0, then fill. `out_count` (may be NULL) gets the number of ids.
+ *
+ * Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small),
+ * LLR_STATUS_INVALID_STATE (not loaded).
+ *
+ * # Safety
+ * `runner` is NULL or live; `tokens` is NULL or has room for `capacity` ids; `out_count` is NULL or points to a size_t.
+ */
+LLR_API
+llr_status llr_runner_eos_tokens(const llr_runner *runner,
+                                 uint64_t *tokens,
+                                 size_t capacity,
+                                 size_t *out_count);
+
+/**
+ * Takes `token_count` tokens into the context, as llr_runner_generate_tokens takes a prompt: in blocks, where the
+ * program has a method for that. Afterwards the logits of the last one are there for llr_runner_logits and
+ * llr_runner_sample, whose random numbers begin anew. Loads the runner first when that has not been done.
+ *
+ * A turn made of llr_runner_prefill_tokens and then, until it has lasted long enough, of llr_runner_sample and
+ * llr_runner_step in turns has the tokens of llr_runner_generate.
+ *
+ * Errors that leave the context as it was: LLR_STATUS_INVALID_ARGUMENT (NULL, no token, one outside the vocabulary),
+ * LLR_STATUS_CONTEXT_EXCEEDED (they do not fit), LLR_STATUS_CANCELLED (llr_runner_cancel), LLR_STATUS_INVALID_STATE (in
+ * use, or an earlier turn failed and llr_runner_reset was not called), LLR_STATUS_POISONED, those of llr_runner_load.
+ * After an error of the model call llr_runner_reset.
+ *
+ * # Safety
+ * `runner` is NULL or live; `tokens` is NULL or points to `token_count` ids.
+ */
+LLR_API
+llr_status llr_runner_prefill_tokens(llr_runner *runner,
+                                     const uint64_t *tokens,
+                                     size_t token_count);
+
+/**
+ * Takes one token into the context, as the decode steps of llr_runner_generate do. Afterwards its logits are there for
+ * llr_runner_logits and llr_runner_sample. Loads the runner first when that has not been done.
+ *
+ * Errors: as llr_runner_prefill_tokens; LLR_STATUS_NOT_SUPPORTED, with the context as it was, for a program that only
+ * reads whole prompts.
+ *
+ * # Safety
+ * `runner` is NULL or live.
+ */
+LLR_API
+llr_status llr_runner_step(llr_runner *runner,
+                           uint64_t token);
+
+/**
+ * The logits of the last token that llr_runner_prefill_tokens or llr_runner_step took: real numbers, one for each token
+ * of the vocabulary, whatever type the program gives them in.
+ *
+ * Ask for the number with `buffer` NULL and `capacity` 0, then fill. `out_count` (may be NULL) gets the number of
+ * logits, which is llr_runner_vocabulary_size.
+ *
+ * Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small),
+ * LLR_STATUS_INVALID_STATE (none are there, because nothing was taken since the last turn, llr_runner_reset,
+ * llr_runner_rewind or llr_runner_restore_state; in use), LLR_STATUS_NOT_SUPPORTED (the program does not say which reals
+ * its integers stand for), LLR_STATUS_POISONED, those of llr_runner_load.
+ *
+ * # Safety
+ * `runner` is NULL or live; `buffer` is NULL or has room for `capacity` floats; `out_count` is NULL or points to a
+ * size_t.
+ */
+LLR_API
+llr_status llr_runner_logits(llr_runner *runner,
+                             float *buffer,
+                             size_t capacity,
+                             size_t *out_count);
+
+/**
+ * Chooses a token from these logits by the temperature, top_p and seed of `config`; NULL means the defaults, which take
+ * the likeliest. Its other values are not looked at. The random numbers begin at the seed with the first call after
+ * llr_runner_prefill_tokens, and go on from call to call. The token is not taken into the context: llr_runner_step does
+ * that.
+ *
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL), LLR_STATUS_INVALID_STATE (no logits, as llr_runner_logits says; in use),
+ * LLR_STATUS_NOT_SUPPORTED (a temperature above 0, and the program does not say which reals its integers stand for),
+ * LLR_STATUS_POISONED, those of llr_runner_load.
+ *
+ * # Safety
+ * `runner` and `config` are NULL or live; `out_token` is NULL or points to a token.
+ */
+LLR_API
+llr_status llr_runner_sample(llr_runner *runner,
+                             const llr_generation_config *config,
+                             uint64_t *out_token);
+
+/**
+ * Goes back to the first `position` tokens of the context: what came behind them is forgotten, and generations go on as
+ * if it had never been there. Going back to where the runner is changes nothing. Loads the runner first when that has
+ * not been done.
+ *
+ * Errors, after which the context is as it was: LLR_STATUS_INVALID_ARGUMENT (NULL, a position that has not been
+ * reached), LLR_STATUS_INVALID_STATE (in use, or an earlier turn failed and llr_runner_reset was not called),
+ * LLR_STATUS_POISONED, those of llr_runner_load.
+ *
+ * # Safety
+ * `runner` is NULL or live.
+ */
+LLR_API
+llr_status llr_runner_rewind(llr_runner *runner,
+                             size_t position);
+
+/**
+ * A stream that begins after token `previous`, the last one of a prompt, or, with -1, where a text begins. To be freed
+ * by llr_text_stream_free.
+ *
+ * Errors, after which `*out_stream` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL, `previous` below -1),
+ * LLR_STATUS_INVALID_STATE (the runner is not loaded).
+ *
+ * # Safety
+ * `runner` is NULL or live; `out_stream` is NULL or points to a pointer.
+ */
+LLR_API
+llr_status llr_text_stream_create(const llr_runner *runner,
+                                  int64_t previous,
+                                  llr_text_stream **out_stream);
+
+/**
+ * Frees the stream; NULL is fine.
+ *
+ * # Safety
+ * `stream` is NULL or from llr_text_stream_create, not freed, and not in use by another call.
+ */
+LLR_API void llr_text_stream_free(llr_text_stream *stream);
+
+/**
+ * Takes the next token. llr_text_stream_text and llr_text_stream_bytes tell what it adds.
+ *
+ * Errors, after which the stream is as it was: LLR_STATUS_INVALID_ARGUMENT (NULL), LLR_STATUS_TOKENIZER_FAILED (an id
+ * that the tokenizer does not know).
+ *
+ * # Safety
+ * `stream` is NULL or live.
+ */
+LLR_API
+llr_status llr_text_stream_push(llr_text_stream *stream,
+                                uint64_t token);
+
+/**
+ * Ends the text: llr_text_stream_text then gives U+FFFD for a character that never came whole, else nothing. More
+ * tokens may follow.
+ *
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
+ *
+ * # Safety
+ * `stream` is NULL or live.
+ */
+LLR_API
+llr_status llr_text_stream_finish(llr_text_stream *stream);
+
+/**
+ * The text that the last call completed: whole UTF-8 characters, possibly none. `out_len` (may be NULL) gets its length
+ * in bytes; a NUL follows it, not counted. Valid until the next call that takes the stream without const. NULL and 0 for
+ * NULL. Never fails.
+ *
+ * # Safety
+ * `stream` is NULL or live; `out_len` is NULL or points to a size_t.
+ */
+LLR_API
+const char *llr_text_stream_text(const llr_text_stream *stream,
+                                 size_t *out_len);
+
+/**
+ * The bytes that the last token adds, as the tokenizer has them; none after llr_text_stream_finish. `out_len` gets their
+ * number. Valid until the next call that takes the stream without const. NULL and 0 for NULL. Never fails.
+ *
+ * # Safety
+ * `stream` is NULL or live; `out_len` is NULL or points to a size_t.
+ */
+LLR_API
+const uint8_t *llr_text_stream_bytes(const llr_text_stream *stream,
+                                     size_t *out_len);
+
+/**
+ * Copies the context – position, keys and values – to `buffer`: the same bytes whichever way the cache is updated, for
+ * llr_runner_restore_state. Logits and random numbers are no part of it. Loads the runner first when that has not been
+ * done.
+ *
+ * Ask for the size with `buffer` NULL and `capacity` 0, then fill; the size grows with the position. `out_count` (may be
+ * NULL) gets the number of bytes.
+ *
+ * Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small),
+ * LLR_STATUS_INVALID_STATE (in use, or an earlier turn failed and llr_runner_reset was not called),
+ * LLR_STATUS_NOT_SUPPORTED (a module of the host that keeps its state to itself), LLR_STATUS_MEMORY_ALLOCATION_FAILED,
+ * LLR_STATUS_POISONED, those of llr_runner_load.
+ *
+ * # Safety
+ * `runner` is NULL or live; `buffer` is NULL or has room for `capacity` bytes; `out_count` is NULL or points to a
+ * size_t.
+ */
+LLR_API
+llr_status llr_runner_save_state(llr_runner *runner,
+                                 uint8_t *buffer,
+                                 size_t capacity,
+                                 size_t *out_count);
+
+/**
+ * Replaces the context by one that llr_runner_save_state gave, in this process or another, from a runner of the same
+ * program: kind, sizes and types must be the same, which is checked; so must the weights, which is not. Turns continue
+ * bit for bit as they would have there. Also ends what a failed turn left, as llr_runner_reset does. Loads the runner
+ * first when that has not been done.
+ *
+ * Errors, after which the context is as it was: LLR_STATUS_INVALID_ARGUMENT (NULL; of another model, and the message
+ * says what differs), LLR_STATUS_INVALID_EXTERNAL_DATA (no saved context, another version, cut off, damaged),
+ * LLR_STATUS_NOT_SUPPORTED (a module of the host that keeps its state to itself), LLR_STATUS_INVALID_STATE (in use),
+ * LLR_STATUS_POISONED, those of llr_runner_load.
+ *
+ * # Safety
+ * `runner` is NULL or live; `bytes` is NULL or points to `byte_count` bytes.
+ */
+LLR_API
+llr_status llr_runner_restore_state(llr_runner *runner,
+                                    const uint8_t *bytes,
+                                    size_t byte_count);
+
+/**
+ * As llr_runner_save_state, to a file, `path_len` bytes of UTF-8. It is written beside its place and renamed, so a file
+ * of that name is replaced whole or not at all.
+ *
+ * Errors: those of llr_runner_save_state; LLR_STATUS_INVALID_ARGUMENT also for a path that is empty or has a NUL in it,
+ * LLR_STATUS_ACCESS_FAILED (it cannot be written).
+ *
+ * # Safety
+ * `runner` is NULL or live; `path` is NULL or points to `path_len` bytes.
+ */
+LLR_API
+llr_status llr_runner_save_state_file(llr_runner *runner,
+                                      const char *path,
+                                      size_t path_len);
+
+/**
+ * As llr_runner_restore_state, from a file, `path_len` bytes of UTF-8. No more of it is read than this model's context
+ * can have.
+ *
+ * Errors: those of llr_runner_restore_state; LLR_STATUS_INVALID_ARGUMENT also for a path that is empty or has a NUL in
+ * it, LLR_STATUS_NOT_FOUND and LLR_STATUS_ACCESS_FAILED (a file missing, unreadable, or a directory).
+ *
+ * # Safety
+ * `runner` is NULL or live; `path` is NULL or points to `path_len` bytes.
+ */
+LLR_API
+llr_status llr_runner_restore_state_file(llr_runner *runner,
+                                         const char *path,
+                                         size_t path_len);
+
+/**
+ * The memory that `runner` holds now, to be freed by llr_memory_free. Loads the runner first when that has not been done.
+ *
+ * Errors, after which `*out_memory` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL), LLR_STATUS_INVALID_STATE (in use),
+ * LLR_STATUS_POISONED, those of llr_runner_load.
+ *
+ * # Safety
+ * `runner` is NULL or live; `out_memory` is NULL or points to a pointer.
+ */
+LLR_API
+llr_status llr_memory_create(llr_runner *runner,
+                             llr_memory **out_memory);
+
+/**
+ * Frees the object; NULL is fine.
+ *
+ * # Safety
+ * `memory` is NULL or from llr_memory_create and not freed.
+ */
+LLR_API void llr_memory_free(llr_memory *memory);
+
+/**
+ * The program file, weights included.
+ *
+ * # Safety
+ * `memory` is NULL or live.
+ */
+LLR_API uint64_t llr_memory_program_bytes(const llr_memory *memory);
+
+/**
+ * Whether the program is a mapped file: its pages come in as they are touched, and the system can drop them again.
+ * False for NULL.
+ *
+ * # Safety
+ * `memory` is NULL or live.
+ */
+LLR_API
+bool llr_memory_is_program_mapped(const llr_memory *memory);
+
+/**
+ * External data files, mapped.
+ *
+ * # Safety
+ * `memory` is NULL or live.
+ */
+LLR_API uint64_t llr_memory_data_bytes(const llr_memory *memory);
+
+/**
+ * Planned memory of the program's methods.
+ *
+ * # Safety
+ * `memory` is NULL or live.
+ */
+LLR_API uint64_t llr_memory_planned_bytes(const llr_memory *memory);
+
+/**
+ * The arena of inputs, outputs and, for a static program, caches.
+ *
+ * # Safety
+ * `memory` is NULL or live.
+ */
+LLR_API uint64_t llr_memory_io_bytes(const llr_memory *memory);
+
+/**
+ * Keys and values. Of a static program they are a part of llr_memory_io_bytes, of another a part of
+ * llr_memory_planned_bytes; where such a program does not name its caches, all of its planned memory counts.
+ *
+ * # Safety
+ * `memory` is NULL or live.
+ */
+LLR_API
+uint64_t llr_memory_kv_cache_bytes(const llr_memory *memory);
+
+/**
+ * Weights that were packed for the kernels, or copied to where they lie aligned.
+ *
+ * # Safety
+ * `memory` is NULL or live.
+ */
+LLR_API uint64_t llr_memory_weight_bytes(const llr_memory *memory);
+
+/**
+ * Intermediate values of compiled methods; grows with the longest prompt so far.
+ *
+ * # Safety
+ * `memory` is NULL or live.
+ */
+LLR_API uint64_t llr_memory_scratch_bytes(const llr_memory *memory);
+
+/**
+ * All of these together, each counted once. What a vendor's library holds is not known and not in it.
+ *
+ * # Safety
+ * `memory` is NULL or live.
+ */
+LLR_API
+uint64_t llr_memory_total_bytes(const llr_memory *memory);
+
+/**
+ * Most memory that the whole process ever had; 0 where the system does not tell.
+ *
+ * # Safety
+ * `memory` is NULL or live.
+ */
+LLR_API uint64_t llr_memory_process_peak_bytes(const llr_memory *memory);
+
+/**
+ * The same as one JSON object: program_bytes, program_mapped, data_bytes, planned_bytes, io_bytes, kv_cache_bytes,
+ * weight_bytes, scratch_bytes, total_bytes, process_peak_bytes.
+ *
+ * Ask for the size with `buffer` NULL and `capacity` 0, then fill. `out_count` (may be NULL) gets the number of bytes, a
+ * NUL at the end included.
+ *
+ * Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small).
+ *
+ * # Safety
+ * `memory` is NULL or live; `buffer` is NULL or has room for `capacity` bytes; `out_count` is NULL or points to a
+ * size_t.
+ */
+LLR_API
+llr_status llr_memory_to_json(const llr_memory *memory,
+                              char *buffer,
+                              size_t capacity,
+                              size_t *out_count);
+
+/**
+ * Reads a program's tables, to be freed by llr_program_free: the .pte at `path`, `path_len` bytes of UTF-8, or, with
+ * NULL and 0, the model that is part of this library. No backend is loaded and no weight is touched.
+ *
+ * Errors, after which `*out_program` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL, an empty path, no UTF-8),
+ * LLR_STATUS_NOT_FOUND, LLR_STATUS_ACCESS_FAILED, LLR_STATUS_INVALID_PROGRAM (not a .pte, damaged).
+ *
+ * # Safety
+ * `path` is NULL or points to `path_len` bytes; `out_program` is NULL or points to a pointer.
+ */
+LLR_API
+llr_status llr_program_create(const char *path,
+                              size_t path_len,
+                              llr_program **out_program);
+
+/**
+ * Frees the program; NULL is fine.
+ *
+ * # Safety
+ * `program` is NULL or from llr_program_create, not freed, and not in use by another call.
+ */
+LLR_API void llr_program_free(llr_program *program);
+
+/**
+ * What kind of language model it is. Never fails.
+ *
+ * # Safety
+ * `program` is NULL or live.
+ */
+LLR_API llr_model_kind llr_program_kind(const llr_program *program);
+
+/**
+ * Most tokens that the context can hold; 0 when the program does not say. Never fails.
+ *
+ * # Safety
+ * `program` is NULL or live.
+ */
+LLR_API size_t llr_program_context_length(const llr_program *program);
+
+/**
+ * Tokens of the vocabulary; 0 when the program does not say. Never fails.
+ *
+ * # Safety
+ * `program` is NULL or live.
+ */
+LLR_API size_t llr_program_vocabulary_size(const llr_program *program);
+
+/**
+ * Layers of the model; 0 when the program does not say. Never fails.
+ *
+ * # Safety
+ * `program` is NULL or live.
+ */
+LLR_API size_t llr_program_layer_count(const llr_program *program);
+
+/**
+ * Bits of an element of the keys and values; 0 when the program does not say. Never fails.
+ *
+ * # Safety
+ * `program` is NULL or live.
+ */
+LLR_API size_t llr_program_kv_bits(const llr_program *program);
+
+/**
+ * Whether the methods allow a mode, an llr_eval_mode other than LLR_EVAL_MODE_AUTO. False for a program without modes.
+ * Never fails.
+ *
+ * # Safety
+ * `program` is NULL or live.
+ */
+LLR_API
+bool llr_program_allows_eval_mode(const llr_program *program,
+                                  int32_t eval_mode);
+
+/**
+ * Number of methods that do something; those that only give constants are not among them. Never fails.
+ *
+ * # Safety
+ * `program` is NULL or live.
+ */
+LLR_API
+size_t llr_program_method_count(const llr_program *program);
+
+/**
+ * The name of a method, in the program's order: UTF-8, `*out_len` bytes (`out_len` may be NULL only where the length is
+ * not needed), without a NUL; as long as the program lives. Never fails.
+ *
+ * # Safety
+ * `program` is NULL or live; `out_len` is NULL or points to a size_t.
+ */
+LLR_API
+const char *llr_program_method_name(const llr_program *program,
+                                    size_t method,
+                                    size_t *out_len);
+
+/**
+ * Number of inputs or outputs of a method; `side` is an llr_side. Never fails.
+ *
+ * # Safety
+ * `program` is NULL or live.
+ */
+LLR_API size_t llr_program_tensor_count(const llr_program *program, size_t method, int32_t side);
+
+/**
+ * The element type of an input or output, as the program says it, "f32" or "u16" for instance: `*out_len` bytes, without
+ * a NUL; a static string, never freed. NULL and 0 for one that is no tensor. Never fails.
+ *
+ * # Safety
+ * `program` is NULL or live; `out_len` is NULL or points to a size_t.
+ */
+LLR_API
+const char *llr_program_tensor_dtype(const llr_program *program,
+                                     size_t method,
+                                     int32_t side,
+                                     size_t index,
+                                     size_t *out_len);
+
+/**
+ * The sizes of an input or output, outermost first; upper bounds where they may change.
+ *
+ * Ask for the number with `dims` NULL and `capacity` 0, then fill. `out_count` (may be NULL) gets the number of sizes.
+ *
+ * Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small),
+ * LLR_STATUS_NOT_FOUND (no such input or output, or it is no tensor).
+ *
+ * # Safety
+ * `program` is NULL or live; `dims` is NULL or has room for `capacity` sizes; `out_count` is NULL or points to a size_t.
+ */
+LLR_API
+llr_status llr_program_tensor_dims(const llr_program *program,
+                                   size_t method,
+                                   int32_t side,
+                                   size_t index,
+                                   size_t *dims,
+                                   size_t capacity,
+                                   size_t *out_count);
+
+/**
+ * The first integer that a constant method gives, get_n_layers for instance: `name` is UTF-8, `name_len` bytes.
+ *
+ * Errors, after which `*out_value` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL, no UTF-8), LLR_STATUS_NOT_FOUND (no
+ * such constant method), LLR_STATUS_INVALID_TYPE (it gives no integer or boolean first).
+ *
+ * # Safety
+ * `program` is NULL or live; `name` is NULL or points to `name_len` bytes; `out_value` is NULL or points to an int64_t.
+ */
+LLR_API
+llr_status llr_program_constant_int(const llr_program *program,
+                                    const char *name,
+                                    size_t name_len,
+                                    int64_t *out_value);
+
+/**
+ * Number of backends that the program calls. Never fails.
+ *
+ * # Safety
+ * `program` is NULL or live.
+ */
+LLR_API size_t llr_program_backend_count(const llr_program *program);
+
+/**
+ * The name of a backend, "QnnBackend" for instance, in alphabetical order: UTF-8, `*out_len` bytes, without a NUL; as
+ * long as the program lives. Never fails.
+ *
+ * # Safety
+ * `program` is NULL or live; `out_len` is NULL or points to a size_t.
+ */
+LLR_API
+const char *llr_program_backend_name(const llr_program *program,
+                                     size_t backend,
+                                     size_t *out_len);
+
+/**
+ * Everything that is known of the program, as one JSON object: summary (kind, context_length, vocabulary_size, layers,
+ * kv_bits, prefill_tokens, eval_modes), methods with their inputs and outputs, constant_methods with their values,
+ * backends, delegates, states, segments: what `llr inspect --json` prints, and a little more. It may grow.
+ *
+ * Ask for the size with `buffer` NULL and `capacity` 0, then fill. `out_count` (may be NULL) gets the number of bytes, a
+ * NUL at the end included.
+ *
+ * Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small).
+ *
+ * # Safety
+ * `program` is NULL or live; `buffer` is NULL or has room for `capacity` bytes; `out_count` is NULL or points to a
+ * size_t.
+ */
+LLR_API
+llr_status llr_program_to_json(const llr_program *program,
+                               char *buffer,
+                               size_t capacity,
+                               size_t *out_count);
 
 #ifdef __cplusplus
 }  // extern "C"

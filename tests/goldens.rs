@@ -11,14 +11,12 @@ mod golden;
 
 use cli::Run;
 use common::{model, qnn_lib_dir, qnn_sdk_dirs, shared};
-use golden::{Golden, Step, numbers};
+use golden::{Golden, Step, Turn, numbers};
 use libtest_mimic::{Arguments, Failed, Trial};
 use llama_runner::builtin::{self, ProgramOptions};
-use llama_runner::runner::{
-    EvalMode, Generation, GenerationConfig, KvUpdater, LookaheadConfig, Prompt, Runner, RunnerOptions,
-};
-use llama_runner::tensor::DType;
+use llama_runner::runner::{GenerationConfig, Prompt, Runner, RunnerOptions};
 use llama_runner::tokenizer;
+use serde_json::Value;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -47,17 +45,8 @@ fn trials() -> Vec<Trial> {
         match (golden.usable, turns_asked) {
             (false, _) => trials.push(trial("fault", fault)),
             (true, false) => trials.push(trial("default_prompt", default_prompt)),
-            (true, true) => {
-                let lookahead = golden.int("eval_mode") == Some(2);
-                trials.push(match (lookahead, golden.greedy()) {
-                    (true, _) => trial("lookahead", lookahead_tokens),
-                    (false, true) => trial("run", every_step),
-                    (false, false) => trial("sampled", first_step),
-                });
-                if golden.greedy() {
-                    trials.push(trial("program", program));
-                }
-            }
+            (true, true) if golden.greedy() => trials.push(trial("run", run)),
+            (true, true) => trials.push(trial("sampled", sampled)),
         }
     }
     trials.extend(sdk_trials(&goldens));
@@ -85,111 +74,29 @@ fn same<T: PartialEq + Debug>(what: impl AsRef<str>, ours: T, recorded: T) -> Ou
     }
 }
 
-/// A turn of ours in the terms of the recorded ones.
-struct OurTurn {
-    position: u64,
-    generation: Generation,
-    steps: Vec<Step>,
-    text: Vec<u8>,
-}
-
-/// Repeats `golden` on the library.
-fn repeat(golden: &Golden) -> Result<Vec<OurTurn>, Failed> {
-    let size = |name| golden.int(name).and_then(|number| usize::try_from(number).ok());
-    let options = RunnerOptions {
-        eval_mode: golden.int("eval_mode").map(EvalMode::from_number).transpose()?,
-        kv_updater: match golden.flag("kv_updater").and_then(|name| name.as_str()) {
-            Some(name) => KvUpdater::from_name(name)?,
-            None => KvUpdater::default(),
-        },
-        lookahead: match (size("ngram"), size("window"), size("gcap")) {
-            (Some(ngram), Some(window), Some(gcap)) => Some(LookaheadConfig { ngram, window, gcap }),
-            _ => None,
-        },
-        ..RunnerOptions::default()
-    };
-    let config = GenerationConfig {
-        seq_len: size("seq_len").unwrap_or(0),
-        max_decode_steps: golden.max_decode_steps,
-        temperature: golden.flag("temperature").and_then(|value| value.as_f64()).unwrap_or(0.0) as f32,
-        ..GenerationConfig::default()
-    };
-    let mut runner = load(&golden.pte, &golden.tokenizer, options)?;
-    let mut turns = Vec::new();
-    for _ in 0..golden.int("num_iters").unwrap_or(1) {
-        for prompt in &golden.prompts {
-            turns.push(turn(&mut runner, Prompt::Text(prompt), &config)?);
-        }
-        if let Some(tokens) = &golden.tokenized_prompt {
-            turns.push(turn(&mut runner, Prompt::Tokens(tokens), &config)?);
-        }
-    }
-    Ok(turns)
-}
-
-fn load(pte: &str, tokenizer: &str, options: RunnerOptions) -> Result<Runner, Failed> {
-    let module = builtin::open_program(
-        &model(pte),
-        &ProgramOptions { qnn_lib_dir: qnn_lib_dir(), ..ProgramOptions::default() },
-    )?;
-    Ok(Runner::load(module, tokenizer::load(&model(tokenizer))?, options)?)
-}
-
-fn turn(runner: &mut Runner, prompt: Prompt<'_>, config: &GenerationConfig) -> Result<OurTurn, Failed> {
-    let position = runner.position() as u64;
-    let (mut steps, mut text) = (Vec::new(), Vec::new());
-    if let Prompt::Text(prompt) = prompt {
-        text.extend_from_slice(prompt.as_bytes());
-    }
-    let generation = runner.generate(prompt, config, &mut |event| {
-        text.extend_from_slice(event.piece);
-        steps.push(Step {
-            row: event.row as u64,
-            token: event.token,
-            hash: format!("{:016x}", event.logits.fnv1a64()),
-            dtype: event.logits.dtype.name().to_owned(),
-            top5: top5(event.logits.dtype, event.logits.bytes),
-        });
-        ControlFlow::Continue(())
-    })?;
-    Ok(OurTurn { position, generation, steps, text })
-}
-
-fn top5(dtype: DType, bytes: &[u8]) -> Vec<(u64, f64)> {
-    let values: Vec<f64> = match dtype {
-        DType::U8 => bytes.iter().map(|&code| f64::from(code)).collect(),
-        DType::U16 => bytes.as_chunks().0.iter().map(|&code| f64::from(u16::from_le_bytes(code))).collect(),
-        _ => bytes.as_chunks().0.iter().map(|&code| f64::from(f32::from_le_bytes(code))).collect(),
-    };
-    let mut pairs: Vec<(u64, f64)> = (0..).zip(values).collect();
-    pairs.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    pairs.truncate(5);
-    pairs
-}
-
-/// Prompt tokens, positions, every token, every row's hash and five largest, counts, text.
-fn every_step(golden: &Golden, _: &[Golden]) -> Outcome {
-    let turns = repeat(golden)?;
-    same("turns", turns.len(), golden.turns.len())?;
-    for (number, (ours, recorded)) in turns.iter().zip(&golden.turns).enumerate() {
+/// Positions, every token, every row's hash and five largest.
+fn same_steps(golden: &Golden, run: &Run) -> Outcome {
+    for (number, recorded) in golden.turns.iter().enumerate() {
         let place = format!("turn {number}");
-        same(format!("{place}, prompt tokens"), &ours.generation.prompt_tokens, &recorded.prompt_tokens)?;
-        same(format!("{place}, position"), ours.position, recorded.position)?;
-        for (index, (our, their)) in ours.steps.iter().zip(&recorded.steps).enumerate() {
+        let lines: Vec<&Value> = run.trace.iter().filter(|line| line["turn"] == number).collect();
+        let ours: Vec<Step> = lines.iter().map(|line| Step::read(line)).collect();
+        for (index, (our, their)) in ours.iter().zip(&recorded.steps).enumerate() {
             same_step(&format!("{place}, step {index}"), our, their)?;
         }
-        same(format!("{place}, steps"), ours.steps.len(), recorded.steps.len())?;
-        if let (Some(our), Some(their)) = (ours.steps.first(), recorded.steps.first()) {
-            same(format!("{place}, row of the prefill"), our.row, their.row)?;
-        }
-        let tokens: Vec<u64> = recorded.steps.iter().map(|step| step.token).collect();
-        same(format!("{place}, tokens of the summary"), &ours.generation.tokens, &tokens)?;
-        let stats = &ours.generation.stats;
-        let counts = (stats.num_prompt_tokens as usize, stats.num_generated_tokens as usize);
-        // Upstream does not count the token that the prefill makes.
-        same(format!("{place}, counts"), counts, (recorded.prompt_tokens.len(), recorded.steps.len() - 1))?;
+        same(format!("{place}, steps"), ours.len(), recorded.steps.len())?;
+        same(
+            format!("{place}, row of the prefill"),
+            ours.first().map(|step| step.row),
+            recorded.steps.first().map(|step| step.row),
+        )?;
+        let end_of_prompt = recorded.position + recorded.prompt_tokens.len() as u64 - 1;
+        same(
+            format!("{place}, position"),
+            lines.first().and_then(|line| line["position"].as_u64()),
+            Some(end_of_prompt),
+        )?;
     }
-    same_text(golden, &turns)
+    Ok(())
 }
 
 fn same_step(place: &str, ours: &Step, recorded: &Step) -> Outcome {
@@ -209,34 +116,6 @@ fn sdk_of_the_recordings() -> bool {
     let bytes = library.and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
     let version = b"v2.49.40.";
     bytes.windows(version.len()).any(|window| window == version)
-}
-
-fn same_text(golden: &Golden, turns: &[OurTurn]) -> Outcome {
-    let Some(recorded) = &golden.output else { return Ok(()) };
-    let ours: Vec<u8> = turns.iter().flat_map(|turn| turn.text.iter().copied()).collect();
-    same("text", String::from_utf8_lossy(&ours), String::from_utf8_lossy(recorded))?;
-    same("text's bytes", &ours, recorded)
-}
-
-/// Above temperature 0 the first row of logits is still the same, whatever is drawn from it.
-fn first_step(golden: &Golden, _: &[Golden]) -> Outcome {
-    let turns = repeat(golden)?;
-    let (ours, recorded) = (&turns[0], &golden.turns[0]);
-    same("prompt tokens", &ours.generation.prompt_tokens, &recorded.prompt_tokens)?;
-    let (our, their) = (&ours.steps[0], &recorded.steps[0]);
-    if sdk_of_the_recordings() {
-        same("hash of the first logits", &our.hash, &their.hash)?;
-    }
-    same("number of tokens", ours.steps.len(), recorded.steps.len())
-}
-
-/// Lookahead guesses with other n-grams than upstream's, and must answer the same.
-fn lookahead_tokens(golden: &Golden, _: &[Golden]) -> Outcome {
-    let turns = repeat(golden)?;
-    let tokens: Vec<Vec<u64>> = turns.iter().map(|turn| turn.generation.tokens.clone()).collect();
-    same("tokens", &tokens, &answers(golden))?;
-    let text: Vec<u8> = turns.iter().flat_map(|turn| turn.text.iter().copied()).collect();
-    same_output(golden, Some(&text))
 }
 
 /// The tokens that a run must make. Upstream's lookahead takes all of a verified n-gram even where it goes beyond
@@ -273,19 +152,47 @@ fn run_program(golden: &Golden, more: &[String]) -> Run {
     cli::qnn_llama_runner(args)
 }
 
-/// The program's files and streams.
-fn program(golden: &Golden, _: &[Golden]) -> Outcome {
+/// Tokens, logits, files and streams of the program. Lookahead guesses with other n-grams than upstream's, so only its
+/// answer must be the same.
+fn run(golden: &Golden, _: &[Golden]) -> Outcome {
     let run = run_program(golden, &[]);
     same(format!("exit code, stderr {:?}", run.stderr), run.code, Some(0))?;
     same("tokens", &run.tokens(), &answers(golden))?;
+    let reports = counts(&run.stdout);
+    match golden.int("eval_mode") == Some(2) {
+        true => same("reports", reports.len(), golden.turns.len())?,
+        false => {
+            same_steps(golden, &run)?;
+            same("counts", reports, golden.turns.iter().map(Turn::counts).collect())?;
+        }
+    }
     same_output(golden, run.output.as_ref())?;
-    let observed = run.stdout.lines().filter(|line| line.starts_with("PyTorchObserver {")).count();
-    same("observer lines", observed, golden.turns.len())?;
     let speed = run.speed.as_deref().and_then(|text| text.parse::<f64>().ok());
     match speed {
         Some(speed) if speed.is_finite() && speed > 0.0 => Ok(()),
         _ => Err(format!("performance file: {:?}", run.speed).into()),
     }
+}
+
+/// Above temperature 0 the first row of logits is still the same, whatever is drawn from it.
+fn sampled(golden: &Golden, _: &[Golden]) -> Outcome {
+    let run = run_program(golden, &[]);
+    let recorded = &golden.turns[0];
+    same("number of tokens", run.trace.len(), recorded.steps.len())?;
+    match sdk_of_the_recordings() {
+        true => same("hash of the first logits", Step::read(&run.trace[0]).hash, recorded.steps[0].hash.clone()),
+        false => Ok(()),
+    }
+}
+
+/// Numbers of prompt and generated tokens of each turn, as the report lines say.
+fn counts(stdout: &str) -> Vec<(u64, u64)> {
+    let reports = stdout.lines().filter_map(|line| line.strip_prefix("PyTorchObserver "));
+    let number = |json: &Value, key: &str| json[key].as_u64().expect("a count");
+    reports
+        .map(|report| serde_json::from_str(report).expect("a report is JSON"))
+        .map(|json: Value| (number(&json, "prompt_tokens"), number(&json, "generated_tokens")))
+        .collect()
 }
 
 /// OC1: without --prompt upstream generated nothing; the documented default prompt is used instead.
@@ -439,10 +346,12 @@ fn executorch_trials() -> Vec<Trial> {
 }
 
 fn executorch(name: &str, path: &Path) -> Outcome {
-    let json: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
+    let json: Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
     let (prompt, ids) = (numbers(&json["prompt"]), numbers(&json["ids"]));
-    let mut runner = load(&format!("qnn/{name}.pte"), "tok512.et.bin", RunnerOptions::default())?;
+    let program = ProgramOptions { qnn_lib_dir: qnn_lib_dir(), ..ProgramOptions::default() };
+    let module = builtin::open_program(&model(&format!("qnn/{name}.pte")), &program)?;
+    let mut runner = Runner::load(module, tokenizer::load(&model("tok512.et.bin"))?, RunnerOptions::default())?;
     let config = GenerationConfig { seq_len: ids.len(), ..GenerationConfig::default() };
-    let ours = turn(&mut runner, Prompt::Tokens(&prompt), &config)?;
-    same("ids", &ours.generation.tokens[..], &ids[prompt.len()..])
+    let ours = runner.generate(Prompt::Tokens(&prompt), &config, &mut |_| ControlFlow::Continue(()))?;
+    same("ids", &ours.tokens[..], &ids[prompt.len()..])
 }

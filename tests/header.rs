@@ -5,19 +5,26 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Files of `src/capi` with something for the header, in the order of the header.
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 17] = [
     "version",
     "status",
     "error",
     "log",
     "options",
     "decoding_options",
+    "host_module",
     "generation_config",
     "chunk",
     "stream",
     "stats",
+    "runner",
+    "load_progress",
+    "tokens",
+    "text_stream",
+    "state",
+    "memory",
 ];
-const LAST_SOURCE: &str = "runner";
+const LAST_SOURCE: &str = "program";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -86,10 +93,107 @@ fn enum_constants() -> BTreeMap<String, i64> {
         .collect()
 }
 
+/// The interface in lines that do not depend on how the header is laid out: functions with their types, enumerators with
+/// their numbers, callbacks, macros, opaque types, fields in their order.
+fn abi() -> BTreeSet<String> {
+    let text = header();
+    // Types of parameters, without their names.
+    let types = |parameters: &str| {
+        let types = parameters.split(',').map(|parameter| {
+            let parameter = parameter.split_whitespace().collect::<Vec<_>>().join(" ");
+            match parameter.as_str() {
+                "void" => parameter,
+                named => named.trim_end_matches(|c: char| c.is_alphanumeric() || c == '_').trim().to_owned(),
+            }
+        });
+        types.collect::<Vec<_>>().join(", ")
+    };
+    let mut lines = BTreeSet::new();
+    for declaration in text.split("\nLLR_API").skip(1) {
+        let (signature, _) = declaration.split_once(");").unwrap();
+        let (before, parameters) = signature.split_once('(').unwrap();
+        let at = before.rfind([' ', '*']).unwrap() + 1;
+        let result = before[..at].split_whitespace().collect::<Vec<_>>().join(" ");
+        lines.insert(format!("function {}({}) -> {result}", &before[at..], types(parameters)));
+    }
+    lines.extend(enum_constants().iter().map(|(name, number)| format!("enumerator {name} = {number}")));
+    for statement in text.split(';') {
+        let Some((_, typedef)) = statement.rsplit_once("typedef ") else { continue };
+        if let Some((result, rest)) = typedef.split_once("(*") {
+            let (name, parameters) = rest.split_once(")(").unwrap();
+            let parameters = parameters.trim_end().trim_end_matches(')');
+            lines.insert(format!("callback {name}({}) -> {}", types(parameters), result.trim()));
+        } else if let Some(opaque) = typedef.strip_prefix("struct ").filter(|rest| !rest.starts_with('{')) {
+            lines.insert(format!("opaque {}", opaque.split(' ').next().unwrap()));
+        } else if let Some(number) = typedef.strip_prefix("int32_t ") {
+            lines.insert(format!("int32_t {number}"));
+        }
+    }
+    for body in text.split("typedef struct {\n").skip(1) {
+        let (body, rest) = body.split_once("\n}").unwrap();
+        let name = rest.split_once(';').unwrap().0.trim();
+        let code = body.lines().filter(|line| !line.trim_start().starts_with(['*', '/'])).collect::<String>();
+        let fields = code.split_terminator(';').map(|field| field.split_whitespace().collect::<Vec<_>>().join(" "));
+        lines.extend(fields.enumerate().map(|(place, field)| format!("field {name} {place}: {field}")));
+    }
+    // Which version it is may change.
+    let macros = text.lines().filter_map(|line| line.strip_prefix("#define LLR_"));
+    let values = macros.filter_map(|line| line.split_once(' ')).filter(|(name, _)| !name.starts_with("VERSION"));
+    lines.extend(values.map(|(name, value)| format!("macro LLR_{name} = {}", value.trim())));
+    lines
+}
+
+/// What of `committed` is gone, and what is new.
+fn differences(committed: &BTreeSet<String>, now: &BTreeSet<String>) -> [Vec<String>; 2] {
+    [committed.difference(now).cloned().collect(), now.difference(committed).cloned().collect()]
+}
+
+#[test]
+fn abi_only_grows() {
+    let path = root().join("tests/data/abi.txt");
+    let committed: BTreeSet<String> =
+        fs::read_to_string(&path).unwrap_or_default().lines().map(str::to_owned).collect();
+    let now = abi();
+    let [gone, new] = differences(&committed, &now);
+    // Whoever means it deletes the lines from the file by hand, and says so in the change log.
+    assert!(gone.is_empty(), "ABI break: {gone:#?}, and in their place, or besides: {new:#?}");
+    if std::env::var_os("LLR_UPDATE_HEADER").is_some() && !new.is_empty() {
+        fs::write(&path, now.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    } else {
+        assert!(new.is_empty(), "new in the ABI: {new:#?}; run this test with LLR_UPDATE_HEADER=1 and commit");
+    }
+}
+
+#[test]
+fn abi_lines_say_what_a_caller_compiled_against() {
+    let lines = abi();
+    for line in [
+        "function llr_runner_step(llr_runner *, uint64_t) -> llr_status",
+        "function llr_version(void) -> uint32_t",
+        "function llr_version_string(void) -> const char *",
+        "enumerator LLR_STATUS_NOT_FOUND = 32",
+        "callback llr_token_callback(const llr_chunk *, void *) -> int32_t",
+        "opaque llr_runner",
+        "field llr_module_value 0: size_t struct_size",
+        "field llr_module_value 4: const char *text",
+        "int32_t llr_status",
+        "macro LLR_NO_LIMIT = -1",
+    ] {
+        assert!(lines.contains(line), "{line} is not among {lines:#?}");
+    }
+    let mut changed = lines.clone();
+    changed.remove("enumerator LLR_STATUS_NOT_FOUND = 32");
+    changed.insert("enumerator LLR_STATUS_NOT_FOUND = 33".into());
+    let [gone, new] = differences(&lines, &changed);
+    assert_eq!((gone.len(), new.len()), (1, 1), "a changed number is one gone and one new");
+}
+
 #[test]
 fn is_what_cbindgen_makes_now() {
     let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).unwrap();
-    let builder = sources().fold(cbindgen::Builder::new().with_config(config), |b, name| b.with_src(capi(name)));
+    let table = root().join("src/runtime/host_module/table.rs");
+    let builder = cbindgen::Builder::new().with_config(config).with_src(table);
+    let builder = sources().fold(builder, |builder, name| builder.with_src(capi(name)));
     let mut made = Vec::new();
     builder.generate().expect("cbindgen").write(&mut made);
     let made = String::from_utf8(made).unwrap();
@@ -144,52 +248,6 @@ fn o23_no_neighbouring_parameters_of_one_type() {
             assert_ne!(pair[0], pair[1], "{name}: two can be mixed up");
         }
     }
-}
-
-#[test]
-fn numbers_are_forever() {
-    let mut want = BTreeMap::new();
-    let mut group = |prefix: &str, constants: &[(&str, i64)]| {
-        want.extend(constants.iter().map(|(name, number)| (format!("LLR_{prefix}_{name}"), *number)));
-    };
-    group(
-        "STATUS",
-        &[
-            ("OK", 0x00),
-            ("INTERNAL", 0x01),
-            ("INVALID_STATE", 0x02),
-            ("NOT_SUPPORTED", 0x10),
-            ("INVALID_ARGUMENT", 0x12),
-            ("INVALID_TYPE", 0x13),
-            ("OPERATOR_MISSING", 0x14),
-            ("NOT_FOUND", 0x20),
-            ("MEMORY_ALLOCATION_FAILED", 0x21),
-            ("ACCESS_FAILED", 0x22),
-            ("INVALID_PROGRAM", 0x23),
-            ("INVALID_EXTERNAL_DATA", 0x24),
-            ("OUT_OF_RESOURCES", 0x25),
-            ("DELEGATE_INVALID_COMPATIBILITY", 0x30),
-            ("DELEGATE_MEMORY_ALLOCATION_FAILED", 0x31),
-            ("DELEGATE_INVALID_HANDLE", 0x32),
-            ("BACKEND_MISSING", 0x1000),
-            ("LIBRARY_UNAVAILABLE", 0x1001),
-            ("BACKEND_FAILED", 0x1002),
-            ("CONTEXT_EXCEEDED", 0x1003),
-            ("CANCELLED", 0x1004),
-            ("PANIC", 0x1005),
-            ("POISONED", 0x1006),
-            ("TOKENIZER_FAILED", 0x1007),
-        ],
-    );
-    group("LOG_LEVEL", &[("ERROR", 1), ("WARNING", 2), ("INFO", 3), ("VERBOSE", 4), ("DEBUG", 5)]);
-    group("EVAL_MODE", &[("AUTO", -1), ("KV", 0), ("HYBRID", 1), ("LOOKAHEAD", 2)]);
-    group("KV_UPDATER", &[("SMART_MASK", 0), ("SHIFT_POINTER", 1)]);
-    group("STREAM_ANSWER", &[("CONTINUE", 0), ("STOP", 1)]);
-    group(
-        "FINISH_REASON",
-        &[("NONE", 0), ("EOS", 1), ("SEQ_LEN", 2), ("CONTEXT_FULL", 3), ("LENGTH", 4), ("CANCELLED", 5)],
-    );
-    assert_eq!(enum_constants(), want);
 }
 
 #[test]

@@ -16,7 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("qnn", &["runtime", "pte", "tensor", "graph"]),
     ("tokenizer", &[]),
     ("runner", &["runtime", "tokenizer", "tensor"]),
-    ("capi", &["runner", "runtime", "tokenizer", "builtin"]),
+    ("capi", &["runner", "runtime", "tokenizer", "builtin", "tensor", "pte"]),
     ("kernels", &[]),
     ("engine", &["graph", "passes", "kernels", "tensor"]),
     ("xnnpack", &["runtime", "graph", "passes", "engine", "tensor", "pte"]),
@@ -37,7 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "builtin",
         ],
     ),
-    ("builtin", &["runtime", "pte", "ops", "qnn", "xnnpack", "engine", "kernels"]),
+    ("builtin", &["runtime", "pte", "tensor", "ops", "qnn", "xnnpack", "engine", "kernels"]),
 ];
 
 /// What a program may use of the library: everything but the C border.

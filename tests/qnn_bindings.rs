@@ -51,6 +51,8 @@ fn structures_have_the_measured_sizes() {
         ("HtpDevice_SocConfig", size_of::<sys::QnnHtpDevice_SocConfig_t>(), 16),
         ("HtpContext_CustomConfig", size_of::<sys::QnnHtpContext_CustomConfig_t>(), 24),
         ("HtpGraph_CustomConfig", size_of::<sys::QnnHtpGraph_CustomConfig_t>(), 56),
+        ("MemDescriptor", size_of::<sys::Qnn_MemDescriptor_t>(), 48),
+        ("MemHtp_Descriptor", size_of::<sys::QnnMemHtp_Descriptor_t>(), 32),
         ("GraphInfo", size_of::<sys::QnnSystemContext_GraphInfo_t>(), 88),
         ("BinaryInfo", size_of::<sys::QnnSystemContext_BinaryInfo_t>(), 144),
     ];

@@ -10,8 +10,9 @@ use fake_module::{BOS, FakeModel, FakeTokenizer, Probe};
 use fake_text::{Calls, FakeMethod, FakeText, Pos, Rows};
 use llama_runner::runner::{
     EvalMode, FinishReason, Generation, GenerationConfig, IoError, Prompt, Runner, RunnerError, RunnerOptions,
+    SharedBuffer,
 };
-use llama_runner::runtime::Value;
+use llama_runner::runtime::{RpcMemError, Value};
 use llama_runner::tensor::DType;
 use llama_runner::tokenizer::TokenId;
 use llama_runner::{Error, Result, Status};
@@ -274,6 +275,36 @@ fn o19_end_tokens_come_from_tokenizer_program_and_caller() {
 }
 
 #[test]
+fn forced_tokens_are_taken_whatever_their_rows_say() {
+    let (mut runner, ..) = load(&FakeText::default());
+    let free = turn(&mut runner, &prompt(9), &new_tokens(6)).unwrap().tokens;
+    let mut forced = free[..4].to_vec();
+    forced[2] = (free[2] + 1) % 97;
+    runner.reset();
+    let mut rows = Vec::new();
+    let config = GenerationConfig { forced: forced.clone(), ..new_tokens(6) };
+    let made = runner
+        .generate(Prompt::Tokens(&prompt(9)), &config, &mut |event| {
+            rows.push(event.logits.fnv1a64());
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!((&made.tokens[..4], made.tokens.len()), (&forced[..], 6));
+    // The last two are its own choice behind what was forced, as if that had been the prompt.
+    runner.reset();
+    let fed = [prompt(9), forced].concat();
+    let mut own_rows = Vec::new();
+    let own = runner.generate(Prompt::Tokens(&fed), &new_tokens(2), &mut |event| {
+        own_rows.push(event.logits.fnv1a64());
+        ControlFlow::Continue(())
+    });
+    assert_eq!((own.unwrap().tokens, &own_rows[..]), (made.tokens[4..].to_vec(), &rows[4..]));
+    let config = GenerationConfig { forced: vec![0, 97], ..new_tokens(6) };
+    let error = turn(&mut runner, &prompt(1), &config).unwrap_err();
+    assert_eq!(error.find(), Some(&RunnerError::ForcedOutsideVocabulary { index: 1, token: 97, vocab: 97 }));
+}
+
+#[test]
 fn o20_special_tokens_are_as_many_as_asked_for() {
     let (mut runner, ..) = load(&FakeText::default());
     for (num_bos, bos) in [(0, vec![]), (1, vec![BOS]), (3, vec![BOS; 3])] {
@@ -491,7 +522,11 @@ fn the_profile_is_the_modules() {
 }
 
 #[test]
-fn shared_buffers_are_refused_for_now() {
-    let options = RunnerOptions { shared_buffer: true, ..Default::default() };
-    assert_eq!(try_load(&FakeText::default(), options).err().unwrap().find(), Some(&RunnerError::SharedBuffer));
+fn a_required_shared_buffer_is_required_of_these_programs_too() {
+    let rpcmem_lib = Some("no/such/library.so".into());
+    let options = RunnerOptions { shared_buffer: SharedBuffer::Require, rpcmem_lib, ..Default::default() };
+    assert!(matches!(
+        try_load(&FakeText::default(), options).err().unwrap().find(),
+        Some(RpcMemError::NotLoaded { .. })
+    ));
 }

@@ -410,13 +410,6 @@ fn oc2_oc3_flags_are_checked() {
 }
 
 #[test]
-fn shared_buffers_are_refused_for_now() {
-    let options = RunnerOptions { shared_buffer: true, ..Default::default() };
-    let error = Runner::load(FakeModel::default().module().0, Arc::new(FakeTokenizer::default()), options).err();
-    assert_eq!(error.unwrap().find(), Some(&RunnerError::SharedBuffer));
-}
-
-#[test]
 fn a_layer_count_that_the_tensors_contradict_is_refused() {
     let constants = BTreeMap::from([("get_n_layers", vec![Value::Int(3)])]);
     let model = FakeModel { constants, ..Default::default() };

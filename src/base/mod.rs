@@ -1,9 +1,12 @@
-//! What every room may use: aligned memory, mapped files, flatbuffers, environment knobs, the log sink, a hash, names.
+//! What every room may use: aligned memory, mapped files, flatbuffers, environment knobs, vendor libraries, the log sink,
+//! a hash, names, numbers as text, and the process.
 
 pub mod aligned;
+pub mod dynamic_library;
 pub mod env;
 pub mod flatbuffer;
 pub mod fnv;
 pub mod log;
+pub mod process;
 pub mod storage;
 pub mod text;

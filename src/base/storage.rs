@@ -104,6 +104,11 @@ impl Blob {
         (Arc::as_ptr(&self.storage), self.range.clone())
     }
 
+    /// The whole that it is a range of.
+    pub(crate) fn storage(&self) -> &Arc<Storage> {
+        &self.storage
+    }
+
     /// As [`Blob::place`], and good for longer: it does not keep the bytes, yet no later blob is ever equal to it.
     pub(crate) fn lasting_place(&self) -> Place {
         Place { storage: Arc::downgrade(&self.storage), range: self.range.clone() }

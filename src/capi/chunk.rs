@@ -1,7 +1,8 @@
 //! `llr_chunk`: what the stream callback is given. An object with getters, so that it can learn more without breaking.
 
 use super::guard::guard_value;
-use crate::runner::FinishReason;
+use crate::runner::{FinishReason, LogitsRow};
+use crate::tensor::{DType, Encoding};
 use crate::tokenizer::TokenId;
 use std::ffi::c_char;
 use std::ptr;
@@ -9,13 +10,38 @@ use std::ptr;
 /// One token of a turn, or the turn's end. Lent to the stream callback: it and everything its getters return are valid
 /// until that callback returns, and are freed by the library.
 ///
-/// Functions: llr_chunk_text, llr_chunk_bytes, llr_chunk_token_id, llr_chunk_is_final, llr_chunk_finish_reason.
+/// Functions: llr_chunk_text, llr_chunk_bytes, llr_chunk_token_id,
+/// llr_chunk_log_probability, llr_chunk_is_final, llr_chunk_finish_reason.
 pub struct llr_chunk {
     /// Whole characters, then one NUL.
     pub(super) text: String,
     pub(super) bytes: Vec<u8>,
     pub(super) token: Option<TokenId>,
     pub(super) finish_reason: llr_finish_reason,
+    pub(super) row: Option<Row>,
+}
+
+/// The logits that a chunk's token was chosen from. They are the runner's, and stay as they are while the callback runs:
+/// that is as long as a chunk lives.
+pub(super) struct Row {
+    dtype: DType,
+    encoding: Option<Encoding>,
+    bytes: *const [u8],
+}
+
+impl From<LogitsRow<'_>> for Row {
+    fn from(LogitsRow { dtype, encoding, bytes }: LogitsRow<'_>) -> Self {
+        Self { dtype, encoding, bytes }
+    }
+}
+
+impl Row {
+    /// # Safety
+    /// The row that this was made from must be there still.
+    unsafe fn borrow(&self) -> LogitsRow<'_> {
+        // SAFETY: the caller's promise.
+        LogitsRow { dtype: self.dtype, encoding: self.encoding, bytes: unsafe { &*self.bytes } }
+    }
 }
 
 /// Why a turn ended.
@@ -95,6 +121,24 @@ pub unsafe extern "C" fn llr_chunk_token_id(chunk: *const llr_chunk) -> i64 {
     })
 }
 
+/// The natural logarithm of the token's probability at temperature 1, whatever the temperature it was chosen at: of the
+/// softmax of the whole row of logits. 0 is certainty, and nothing is above it. A logit that is NaN has no share; the
+/// token's own being NaN gives NaN; of infinite logits each has an equal share, and minus infinity is what is left for
+/// the others. NaN also in the final chunk, for NULL, and where the program does not say which reals its integers stand
+/// for. Computed when asked for, in time linear in the vocabulary. Never fails.
+///
+/// # Safety
+/// `chunk` is NULL or the one given to the running callback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_chunk_log_probability(chunk: *const llr_chunk) -> f64 {
+    guard_value(f64::NAN, || {
+        // SAFETY: the caller's promise.
+        let known = unsafe { chunk.as_ref() }.and_then(|chunk| Some((chunk.row.as_ref()?, chunk.token?)));
+        // SAFETY: the chunk is that of the running callback, so the row has not changed.
+        known.map_or(f64::NAN, |(row, token)| unsafe { row.borrow() }.log_probability(token))
+    })
+}
+
 /// True for the turn's last chunk. It has no token, the text that was still held back, and the finish reason. False for
 /// NULL. Never fails.
 ///
@@ -120,7 +164,7 @@ pub unsafe extern "C" fn llr_chunk_finish_reason(chunk: *const llr_chunk) -> llr
 
 /// # Safety
 /// `out_len` is NULL or points to a usize.
-unsafe fn write_len(out_len: *mut usize, len: usize) {
+pub(super) unsafe fn write_len(out_len: *mut usize, len: usize) {
     if !out_len.is_null() {
         // SAFETY: not NULL, so it points to a usize.
         unsafe { out_len.write(len) };
@@ -140,6 +184,7 @@ mod tests {
             assert_eq!(len, 0);
             assert!(llr_chunk_bytes(ptr::null(), ptr::null_mut()).is_null());
             assert_eq!(llr_chunk_token_id(ptr::null()), -1);
+            assert!(llr_chunk_log_probability(ptr::null()).is_nan());
             assert!(!llr_chunk_is_final(ptr::null()));
             assert_eq!(llr_chunk_finish_reason(ptr::null()), llr_finish_reason::None);
         }

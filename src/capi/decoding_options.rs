@@ -5,7 +5,7 @@ use super::options::{llr_runner_options, name_of};
 use super::plan::{Settings, invalid};
 use super::status::llr_status;
 use crate::error::Result;
-use crate::runner::{EvalMode, KvUpdater};
+use crate::runner::{EvalMode, KvUpdater, SharedBuffer};
 use std::ffi::c_char;
 
 /// Which of the program's methods do the work. The numbers are ExecuTorch's --eval_mode.
@@ -32,6 +32,22 @@ pub enum llr_kv_updater {
     ShiftPointer = 1,
 }
 
+/// Whether the model's inputs, outputs and cache lie in memory shared with the DSP (libcdsprpc.so), so that nothing is
+/// copied to it and back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum llr_shared_buffer {
+    /// They lie on the heap. The default.
+    Off = 0,
+    /// They do where libcdsprpc.so and QNN allow it, else they are copied, and a line of the log says why.
+    Prefer = 1,
+    /// They do, or it is an error.
+    Require = 2,
+}
+
+const SHARED_OFF: i32 = llr_shared_buffer::Off as i32;
+const SHARED_PREFER: i32 = llr_shared_buffer::Prefer as i32;
+const SHARED_REQUIRE: i32 = llr_shared_buffer::Require as i32;
 const AUTO: i32 = llr_eval_mode::Auto as i32;
 const SMART_MASK: i32 = llr_kv_updater::SmartMask as i32;
 const SHIFT_POINTER: i32 = llr_kv_updater::ShiftPointer as i32;
@@ -150,19 +166,29 @@ pub unsafe extern "C" fn llr_runner_options_add_extra_eos(options: *mut llr_runn
     unsafe { guard_set(options, set) }
 }
 
-/// Puts the model's inputs and outputs into memory shared with the DSP. Default: false.
+/// Whether the model's inputs and outputs lie in memory shared with the DSP, an llr_shared_buffer. libcdsprpc.so is
+/// looked for where the environment variable LLR_RPCMEM_LIB says (the file or its directory); without it, on the loader's
+/// search path and in Android's vendor directory. Default: LLR_SHARED_BUFFER_OFF. With LLR_SHARED_BUFFER_REQUIRE,
+/// llr_runner_load fails when there is no such memory, and the first step when QNN does not take a tensor in it.
 ///
-/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
+/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, unknown number).
 ///
 /// # Safety
 /// `options` is NULL or live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llr_runner_options_set_shared_buffer(
     options: *mut llr_runner_options,
-    shared_buffer: bool,
+    shared_buffer: i32,
 ) -> llr_status {
     let set = |settings: &mut Settings| {
-        settings.runner.shared_buffer = shared_buffer;
+        settings.runner.shared_buffer = match shared_buffer {
+            SHARED_OFF => SharedBuffer::Off,
+            SHARED_PREFER => SharedBuffer::Prefer,
+            SHARED_REQUIRE => SharedBuffer::Require,
+            number => {
+                return Err(invalid(format!("shared_buffer {number} is none of 0 (off), 1 (prefer), 2 (require)")));
+            }
+        };
         Ok(())
     };
     // SAFETY: the caller's promise.

@@ -309,6 +309,7 @@ mod tests {
                 ignore_eos: true,
                 num_bos: 0,
                 num_eos: 2,
+                ..GenerationConfig::default()
             };
             assert_eq!(get(config), want);
             // SAFETY: live.

@@ -35,7 +35,7 @@ impl Options for llr_runner_options {
 
 /// # Safety
 /// `path` is NULL or points to `len` bytes.
-unsafe fn path_of(path: *const c_char, len: usize) -> Result<PathBuf> {
+pub(super) unsafe fn path_of(path: *const c_char, len: usize) -> Result<PathBuf> {
     // SAFETY: the caller's promise.
     match unsafe { text(path, len, "path") }? {
         path if path.is_empty() || path.contains('\0') => Err(invalid("`path` is empty or has a NUL in it".into())),
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use crate::capi::decoding_options::*;
     use crate::capi::error::message_of_this_thread;
-    use crate::runner::{EvalMode, KvUpdater, LookaheadConfig};
+    use crate::runner::{EvalMode, KvUpdater, LookaheadConfig, SharedBuffer};
 
     /// Options whose two files exist, and the files.
     fn with_files(test: impl FnOnce(*mut llr_runner_options)) {
@@ -221,7 +221,7 @@ mod tests {
                     llr_runner_options_set_kv_updater(options, llr_kv_updater::ShiftPointer as i32),
                     llr_runner_options_add_extra_eos(options, 7),
                     llr_runner_options_add_extra_eos(options, 9),
-                    llr_runner_options_set_shared_buffer(options, true),
+                    llr_runner_options_set_shared_buffer(options, llr_shared_buffer::Require as i32),
                     llr_runner_options_set_ngram(options, 3),
                     llr_runner_options_set_window(options, 4),
                     llr_runner_options_set_gcap(options, 5),
@@ -238,7 +238,7 @@ mod tests {
             assert_eq!(plan.runner.eval_mode, Some(EvalMode::Lookahead));
             assert_eq!(plan.runner.kv_updater, KvUpdater::ShiftPointer);
             assert_eq!(plan.runner.extra_eos, [7, 9]);
-            assert!(plan.runner.shared_buffer);
+            assert_eq!(plan.runner.shared_buffer, SharedBuffer::Require);
             assert_eq!(plan.program.data_paths, [PathBuf::from("a.ptd"), PathBuf::from("b.ptd")]);
             assert_eq!(plan.program.cpu_threads, NonZeroUsize::new(3));
             assert_eq!(plan.runner.method_name.as_deref(), Some("prefill"));

@@ -3,7 +3,9 @@
 use crate::builtin::ProgramOptions;
 use crate::error::{Error, Result, Status};
 use crate::runner::{EvalMode, LookaheadConfig, RunnerOptions};
+use crate::runtime::Host;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{fs, io};
 
 /// Options as they were set, one by one.
@@ -11,6 +13,8 @@ use std::{fs, io};
 pub(super) struct Settings {
     pub(super) model_path: Option<PathBuf>,
     pub(super) tokenizer_path: Option<PathBuf>,
+    /// Takes the place of a model path.
+    pub(super) host: Option<Arc<Host>>,
     pub(super) program: ProgramOptions,
     pub(super) runner: RunnerOptions,
     pub(super) ngram: Option<usize>,
@@ -21,6 +25,8 @@ pub(super) struct Settings {
 /// Options that have been found complete and consistent.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
+    /// What runs the program, when that is the host.
+    pub(super) host: Option<Arc<Host>>,
     /// `None`: the built-in one.
     pub(super) model_path: Option<PathBuf>,
     /// `None`, which only goes with the built-in model: that model's.
@@ -35,11 +41,14 @@ impl Settings {
         let chosen = |path: &Option<PathBuf>, what| path.as_deref().map(|path| chosen_file(path, what)).transpose();
         let model_path = chosen(&self.model_path, "model")?;
         let tokenizer_path = chosen(&self.tokenizer_path, "tokenizer")?;
-        if model_path.is_some() && tokenizer_path.is_none() {
+        if model_path.is_some() && self.host.is_some() {
+            return Err(invalid("the options name a model file beside a host module, which has its own".into()));
+        }
+        if (model_path.is_some() || self.host.is_some()) && tokenizer_path.is_none() {
             return Err(invalid("the options name no tokenizer file".into()));
         }
         let runner = RunnerOptions { lookahead: self.lookahead()?, ..self.runner.clone() };
-        Ok(Plan { model_path, tokenizer_path, program: self.program.clone(), runner })
+        Ok(Plan { host: self.host.clone(), model_path, tokenizer_path, program: self.program.clone(), runner })
     }
 
     fn lookahead(&self) -> Result<Option<LookaheadConfig>> {
@@ -51,7 +60,7 @@ impl Settings {
     }
 }
 
-fn chosen_file(path: &Path, what: &str) -> Result<PathBuf> {
+pub(super) fn chosen_file(path: &Path, what: &str) -> Result<PathBuf> {
     let failed = |error: io::Error| {
         let status = match error.kind() {
             io::ErrorKind::NotFound => Status::NotFound,

@@ -46,6 +46,74 @@ pub(super) fn check_out<T>(pointer: *mut T, parameter: &str) -> Result<()> {
     if pointer.is_null() { Err(null(parameter)) } else { Ok(()) }
 }
 
+/// A buffer of the caller's for results whose number it asks for first.
+pub(super) struct Buffer<T> {
+    pub(super) data: *mut T,
+    pub(super) capacity: usize,
+    /// NULL when the caller does not want to know.
+    pub(super) out_count: *mut usize,
+}
+
+impl<T: Copy> Buffer<T> {
+    /// Fails where a buffer cannot be one, before any work is done for it.
+    pub(super) fn check(&self) -> Result<()> {
+        match (self.data.is_null(), self.capacity) {
+            (true, 1..) => Err(null("buffer")),
+            (false, _) if !self.data.is_aligned() => {
+                Err(Error::new(Status::InvalidArgument, "`buffer` is not aligned to its elements"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether only the number is asked for.
+    pub(super) fn asks(&self) -> bool {
+        self.data.is_null()
+    }
+
+    /// Gives the number alone.
+    ///
+    /// # Safety
+    /// `out_count` is NULL or points to a size_t.
+    pub(super) unsafe fn count(&self, count: usize) {
+        if !self.out_count.is_null() {
+            // SAFETY: the caller's promise.
+            unsafe { self.out_count.write(count) };
+        }
+    }
+
+    /// Copies `items`, and gives their number. Only the number when `data` is NULL; nothing when they do not fit.
+    ///
+    /// # Safety
+    /// `data` is NULL or has room for `capacity` elements, apart from `items`; `out_count` is NULL or points to a size_t.
+    pub(super) unsafe fn fill(&self, items: &[T]) -> Result<()> {
+        self.check()?;
+        if !self.asks() {
+            if items.len() > self.capacity {
+                let message = format!("`buffer` has room for {} elements, {} are needed", self.capacity, items.len());
+                return Err(Error::new(Status::InvalidArgument, message));
+            }
+            // SAFETY: not NULL, aligned, and with room for that many; the rest is the caller's promise.
+            unsafe { std::ptr::copy_nonoverlapping(items.as_ptr(), self.data, items.len()) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.count(items.len()) };
+        Ok(())
+    }
+}
+
+impl Buffer<c_char> {
+    /// Copies `text` and a NUL, which counts. As [`Buffer::fill`].
+    ///
+    /// # Safety
+    /// As [`Buffer::fill`].
+    pub(super) unsafe fn fill_text(&self, text: &str) -> Result<()> {
+        let bytes: Vec<c_char> = text.bytes().chain([0]).map(|byte| byte as c_char).collect();
+        // SAFETY: the caller's promise.
+        unsafe { self.fill(&bytes) }
+    }
+}
+
 fn null(parameter: &str) -> Error {
     Error::new(Status::InvalidArgument, format!("`{parameter}` is NULL"))
 }
@@ -71,6 +139,29 @@ mod tests {
             assert!(slice(ptr::null::<u64>(), 1, "tokens").is_err());
             assert_eq!(text(ptr::null(), 0, "prompt").unwrap(), "");
         }
+    }
+
+    #[test]
+    fn a_buffer_is_filled_whole_or_not_at_all() {
+        let (mut room, mut count) = ([9u64; 4], 0);
+        let buffer = |data, capacity, out_count| Buffer { data, capacity, out_count };
+        // SAFETY: NULL, or live with the room that is said.
+        unsafe {
+            buffer(ptr::null_mut(), 0, &mut count).fill(&[1, 2, 3]).unwrap();
+            assert_eq!(count, 3);
+            let short = buffer(room.as_mut_ptr(), 2, &mut count).fill(&[1, 2, 3, 4]).unwrap_err();
+            assert_eq!(short.status(), Status::InvalidArgument);
+            assert!(short.chain().contains("room for 2") && short.chain().contains("4 are"), "{}", short.chain());
+            assert_eq!((room, count), ([9; 4], 3));
+            buffer(room.as_mut_ptr(), 4, ptr::null_mut()).fill(&[1, 2, 3]).unwrap();
+            assert_eq!(room, [1, 2, 3, 9]);
+            let text = "ab";
+            let mut chars = [7 as c_char; 3];
+            Buffer { data: chars.as_mut_ptr(), capacity: 3, out_count: &mut count }.fill_text(text).unwrap();
+            assert_eq!((chars.map(|c| c as u8), count), (*b"ab\0", 3));
+        }
+        assert!(buffer(ptr::null_mut(), 1, ptr::null_mut()).check().is_err());
+        assert!(buffer(room.as_mut_ptr().cast::<u8>().wrapping_add(1).cast(), 1, ptr::null_mut()).check().is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `llr_runner`: a model with its context. Turns go in, a stream of chunks comes out.
 
 use super::chunk::llr_finish_reason;
+use super::decoding_options::llr_eval_mode;
 use super::generation_config::llr_generation_config;
 use super::guard::{guard, guard_value};
 use super::handle::Handle;
@@ -11,14 +12,21 @@ use super::stats::{llr_stats, llr_stats_callback};
 use super::status::llr_status;
 use super::stream::{Stream, llr_token_callback};
 use crate::builtin::{self, default_model};
-use crate::error::Result;
-use crate::runner::{Canceller, GenerationConfig, Prompt, Runner};
-use crate::tokenizer;
+use crate::error::{Error, Result, Status};
+use crate::runner::{
+    Canceller, EvalMode, GenerationConfig, LoadObserver, LoadStage, OnProgress, Prompt, Runner, Stats,
+};
+use crate::runtime::HostModule;
+use crate::tokenizer::{self, TokenId, Tokenizer};
 use parking_lot::Mutex;
 use std::ffi::{c_char, c_void};
-use std::path::Path;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What a program that the host runs is called, for it has no path.
+const HOST_NAME: &str = "host module";
 
 /// A model with its KV cache and its place in the context: made by llr_runner_create, freed by llr_runner_free.
 ///
@@ -30,16 +38,40 @@ pub struct llr_runner {
     plan: Plan,
     /// The mutex is never locked, only entered by `&mut`: it makes a runner, which is not `Sync`, shareable.
     engine: Handle<Mutex<Option<Runner>>>,
-    canceller: OnceLock<Canceller>,
+    loaded: OnceLock<Facts>,
     observed: Mutex<Observed>,
+}
+
+/// What does not change any more once the runner is loaded.
+pub(super) struct Facts {
+    canceller: Canceller,
+    pub(super) tokenizer: Arc<dyn Tokenizer>,
+    pub(super) eos_ids: Vec<TokenId>,
+    pub(super) vocab_size: usize,
+    pub(super) context_len: usize,
+    pub(super) eval_mode: Option<EvalMode>,
+    pub(super) cpu_threads: Option<usize>,
+}
+
+impl Facts {
+    fn of(runner: &Runner) -> Self {
+        Self {
+            canceller: runner.canceller(),
+            tokenizer: Arc::clone(runner.tokenizer()),
+            eos_ids: runner.eos_ids().to_vec(),
+            vocab_size: runner.vocab_size(),
+            context_len: runner.context_len(),
+            eval_mode: runner.eval_mode(),
+            cpu_threads: runner.cpu_threads(),
+        }
+    }
 }
 
 /// What the const functions tell. The lock is held only to copy, never while anything else runs.
 struct Observed {
-    loaded: bool,
     position: usize,
-    context_length: usize,
     finish_reason: llr_finish_reason,
+    stats: Option<Stats>,
 }
 
 /// Where a turn's output goes.
@@ -51,29 +83,58 @@ struct Sinks {
 
 impl llr_runner {
     fn new(plan: Plan) -> Self {
-        let observed =
-            Observed { loaded: false, position: 0, context_length: 0, finish_reason: llr_finish_reason::None };
-        Self { plan, engine: Handle::new(Mutex::new(None)), canceller: OnceLock::new(), observed: Mutex::new(observed) }
+        let observed = Observed { position: 0, finish_reason: llr_finish_reason::None, stats: None };
+        Self { plan, engine: Handle::new(Mutex::new(None)), loaded: OnceLock::new(), observed: Mutex::new(observed) }
     }
 
-    fn loaded<'a>(&self, engine: &'a mut Option<Runner>) -> Result<&'a mut Runner> {
+    /// What a loaded runner has told of itself.
+    pub(super) fn facts(&self) -> Result<&Facts> {
+        self.loaded.get().ok_or_else(|| Error::new(Status::InvalidState, "the runner is not loaded: llr_runner_load"))
+    }
+
+    /// The statistics of the last turn that ended without an error.
+    pub(super) fn last_stats(&self) -> Option<Stats> {
+        self.observed.lock().stats
+    }
+
+    /// Runs a call that needs the runner for itself, and loads it first when that has not been done.
+    pub(super) fn exclusive<R>(&self, body: impl FnOnce(&mut Runner) -> Result<R>) -> Result<R> {
+        self.engine.write(|engine| {
+            let runner = self.loaded(engine.get_mut(), &mut |_| ControlFlow::Continue(()))?;
+            let outcome = body(runner);
+            self.observed.lock().position = runner.position();
+            outcome
+        })
+    }
+
+    /// Loads the runner unless it is loaded, and tells `on_progress` of each step.
+    pub(super) fn load(&self, on_progress: &mut OnProgress<'_>) -> Result<()> {
+        self.engine.write(|engine| self.loaded(engine.get_mut(), on_progress).map(|_| ()))
+    }
+
+    fn loaded<'a>(&self, engine: &'a mut Option<Runner>, on_progress: &mut OnProgress<'_>) -> Result<&'a mut Runner> {
         if engine.is_none() {
+            let mut observer = LoadObserver::new(on_progress);
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
             let mut options = self.plan.runner.clone();
             options.load_started_ms = i64::try_from(now).ok();
-            let program = match &self.plan.model_path {
-                Some(path) => builtin::open_program(path, &self.plan.program),
-                None => builtin::open_default_program(&self.plan.program),
-            }?;
+            let name = |path: &Option<PathBuf>| {
+                path.as_ref().map_or_else(|| default_model::NAME.to_owned(), |path| path.display().to_string())
+            };
+            let (host, path) = (&self.plan.host, &self.plan.model_path);
+            observer.stage(LoadStage::Program, &host.as_ref().map_or_else(|| name(path), |_| HOST_NAME.to_owned()))?;
+            let program = match (host, path) {
+                (Some(host), _) => Box::new(HostModule::open(host)?),
+                (None, Some(path)) => builtin::open_program(path, &self.plan.program)?,
+                (None, None) => builtin::open_default_program(&self.plan.program)?,
+            };
+            observer.stage(LoadStage::Tokenizer, &name(&self.plan.tokenizer_path))?;
             let tokenizer = match &self.plan.tokenizer_path {
                 Some(path) => tokenizer::load(path),
                 None => tokenizer::from_bytes(default_model::TOKENIZER, Path::new(default_model::NAME)),
             }?;
-            let runner = engine.insert(Runner::load(program, tokenizer, options)?);
-            self.canceller.get_or_init(|| runner.canceller());
-            let mut observed = self.observed.lock();
-            observed.loaded = true;
-            observed.context_length = runner.context_len();
+            let runner = engine.insert(Runner::load_observed(program, tokenizer, options, &mut observer)?);
+            self.loaded.get_or_init(|| Facts::of(runner));
         }
         Ok(engine.as_mut().expect("just loaded"))
     }
@@ -83,15 +144,18 @@ impl llr_runner {
     unsafe fn turn(&self, prompt: Prompt<'_>, config: &GenerationConfig, sinks: &Sinks) -> Result<()> {
         self.engine.write(|engine| {
             self.observed.lock().finish_reason = llr_finish_reason::None;
-            let runner = self.loaded(engine.get_mut())?;
+            let runner = self.loaded(engine.get_mut(), &mut |_| ControlFlow::Continue(()))?;
             // SAFETY: the stream is gone before this function returns.
             let mut stream = unsafe { Stream::new(sinks.token, sinks.user_data) };
-            let outcome = runner.generate(prompt, config, &mut |event| stream.token(event.token, event.piece));
+            let outcome = runner.generate(prompt, config, &mut |event| stream.token(event));
             self.observed.lock().position = runner.position();
             let generation = outcome?;
             stream.check_answers()?;
             let reason = generation.finish_reason.into();
-            self.observed.lock().finish_reason = reason;
+            {
+                let mut observed = self.observed.lock();
+                (observed.finish_reason, observed.stats) = (reason, Some(generation.stats));
+            }
             stream.finish(reason);
             if let Some(callback) = sinks.stats {
                 // SAFETY: the caller's promise; the statistics outlive the call.
@@ -106,7 +170,7 @@ impl llr_runner {
 ///
 /// # Safety
 /// `runner` is NULL or from llr_runner_create and not freed.
-unsafe fn share(runner: *mut llr_runner) -> Result<Arc<llr_runner>> {
+pub(super) unsafe fn share(runner: *mut llr_runner) -> Result<Arc<llr_runner>> {
     // SAFETY: the caller's promise.
     unsafe { reference(runner, "runner") }?;
     // SAFETY: every llr_runner is from `Arc::into_raw`, and its owner holds one count while this one is added.
@@ -118,7 +182,7 @@ unsafe fn share(runner: *mut llr_runner) -> Result<Arc<llr_runner>> {
 
 /// # Safety
 /// `config` is NULL or live.
-unsafe fn config_or_default(config: *const llr_generation_config) -> Result<GenerationConfig> {
+pub(super) unsafe fn config_or_default(config: *const llr_generation_config) -> Result<GenerationConfig> {
     // SAFETY: the caller's promise.
     unsafe { config.as_ref() }.map_or_else(|| Ok(GenerationConfig::default()), llr_generation_config::copy)
 }
@@ -158,8 +222,8 @@ pub unsafe extern "C" fn llr_runner_free(runner: *mut llr_runner) {
         if !runner.is_null() {
             // SAFETY: from `Arc::into_raw`; this takes back the count that belongs to the caller.
             let runner = unsafe { Arc::from_raw(runner) };
-            if let Some(canceller) = runner.canceller.get() {
-                canceller.cancel();
+            if let Some(facts) = runner.loaded.get() {
+                facts.canceller.cancel();
             }
         }
     })
@@ -181,7 +245,7 @@ pub unsafe extern "C" fn llr_runner_load(runner: *mut llr_runner) -> llr_status 
     guard(|| {
         // SAFETY: the caller's promise.
         let runner = unsafe { share(runner) }?;
-        runner.engine.write(|engine| runner.loaded(engine.get_mut()).map(|_| ()))
+        runner.load(&mut |_| ControlFlow::Continue(()))
     })
 }
 
@@ -288,8 +352,8 @@ pub unsafe extern "C" fn llr_runner_reset(runner: *mut llr_runner) -> llr_status
 pub unsafe extern "C" fn llr_runner_cancel(runner: *const llr_runner) -> llr_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        if let Some(canceller) = unsafe { reference(runner, "runner") }?.canceller.get() {
-            canceller.cancel();
+        if let Some(facts) = unsafe { reference(runner, "runner") }?.loaded.get() {
+            facts.canceller.cancel();
         }
         Ok(())
     })
@@ -302,7 +366,7 @@ pub unsafe extern "C" fn llr_runner_cancel(runner: *const llr_runner) -> llr_sta
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llr_runner_is_loaded(runner: *const llr_runner) -> bool {
     // SAFETY: the caller's promise.
-    guard_value(false, || unsafe { observe(runner, false, |seen| seen.loaded) })
+    guard_value(false, || unsafe { known(runner, false, |_| true) })
 }
 
 /// Tokens in the context as of the last finished call; 0 for NULL and before loading. Never fails.
@@ -322,7 +386,7 @@ pub unsafe extern "C" fn llr_runner_position(runner: *const llr_runner) -> usize
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llr_runner_context_length(runner: *const llr_runner) -> usize {
     // SAFETY: the caller's promise.
-    guard_value(0, || unsafe { observe(runner, 0, |seen| seen.context_length) })
+    guard_value(0, || unsafe { known(runner, 0, |facts| facts.context_len) })
 }
 
 /// Why the last turn ended; LLR_FINISH_REASON_NONE for NULL, while a turn runs, after one that failed, after
@@ -335,6 +399,50 @@ pub unsafe extern "C" fn llr_runner_finish_reason(runner: *const llr_runner) -> 
     let none = llr_finish_reason::None;
     // SAFETY: the caller's promise.
     guard_value(none, || unsafe { observe(runner, none, |seen| seen.finish_reason) })
+}
+
+/// Tokens of the vocabulary, as the rows of logits have them; 0 for NULL and before loading. Never fails.
+///
+/// # Safety
+/// `runner` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_runner_vocabulary_size(runner: *const llr_runner) -> usize {
+    // SAFETY: the caller's promise.
+    guard_value(0, || unsafe { known(runner, 0, |facts| facts.vocab_size) })
+}
+
+/// The mode that a static program runs in, an llr_eval_mode: as asked for or as chosen. LLR_EVAL_MODE_AUTO for a
+/// program of the other kind, forward(tokens, input_pos), which has no modes, for NULL and before loading. Never fails.
+///
+/// # Safety
+/// `runner` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_runner_eval_mode(runner: *const llr_runner) -> i32 {
+    let auto = llr_eval_mode::Auto as i32;
+    let mode = |facts: &Facts| facts.eval_mode.map_or(auto, |mode| mode as i32);
+    // SAFETY: the caller's promise.
+    guard_value(auto, || unsafe { known(runner, auto, mode) })
+}
+
+/// Threads that compute what runs on the CPU. They are chosen before loading, by llr_runner_options_set_cpu_threads; 0
+/// when nothing of the program is computed by threads, for NULL and before loading. Never fails.
+///
+/// # Safety
+/// `runner` is NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_runner_cpu_threads(runner: *const llr_runner) -> usize {
+    // SAFETY: the caller's promise.
+    guard_value(0, || unsafe { known(runner, 0, |facts| facts.cpu_threads.unwrap_or(0)) })
+}
+
+/// # Safety
+/// `runner` is NULL or live.
+pub(super) unsafe fn known<T>(runner: *const llr_runner, default: T, get: impl FnOnce(&Facts) -> T) -> T {
+    // SAFETY: the caller's promise.
+    match unsafe { runner.as_ref() } {
+        Some(runner) if !runner.engine.is_poisoned() => runner.loaded.get().map_or(default, get),
+        _ => default,
+    }
 }
 
 /// # Safety
@@ -352,13 +460,13 @@ mod tests {
     use super::*;
     use crate::capi::options::llr_runner_options_new;
     use crate::runner::RunnerOptions;
-    use std::path::PathBuf;
     use std::ptr;
 
     /// A runner of files that are not there: `create` would refuse it, and every later call can be tried on it.
     fn runner_of_nothing() -> *mut llr_runner {
         let nowhere = PathBuf::from("nowhere");
         let plan = Plan {
+            host: None,
             model_path: Some(nowhere.join("model.pte")),
             tokenizer_path: Some(nowhere.join("tokenizer.bin")),
             program: Default::default(),
@@ -377,13 +485,14 @@ mod tests {
         let runner = runner_of_nothing();
         // SAFETY: live until freed at the end.
         unsafe {
-            (*runner).observed.lock().loaded = true;
-            assert!(llr_runner_is_loaded(runner));
+            (*runner).observed.lock().position = 7;
+            assert_eq!(llr_runner_position(runner), 7);
             assert_eq!(guard(|| (*runner).engine.write(|_| panic!("in the middle"))), llr_status::Panic);
             assert_eq!(llr_runner_load(runner), llr_status::Poisoned);
             assert_eq!(llr_runner_reset(runner), llr_status::Poisoned);
             assert_eq!(generate(runner), llr_status::Poisoned);
             assert!(!llr_runner_is_loaded(runner));
+            assert_eq!(llr_runner_position(runner), 0);
             assert_eq!(llr_runner_cancel(runner), llr_status::Ok);
             llr_runner_free(runner);
         }

@@ -1,12 +1,17 @@
 //! `llr_stats`: times and counts of a turn, with the names of ExecuTorch's `stats.h`.
 
-use super::guard::guard_value;
+use super::guard::{guard, guard_value};
+use super::pointer::{Buffer, check_out, reference};
+use super::runner::llr_runner;
+use super::status::llr_status;
+use crate::error::{Error, Status};
 use crate::runner::Stats;
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 
-/// Times and counts of one turn. Lent to the stats callback: valid until it returns, freed by the library.
+/// Times and counts of one turn. Lent to the stats callback: valid until it returns, freed by the library. Or made by
+/// llr_stats_create, and then freed by llr_stats_free.
 ///
-/// Functions: llr_stats_*; each gives 0 for NULL and never fails.
+/// Functions: llr_stats_*; each getter gives 0 for NULL and never fails.
 pub struct llr_stats(Stats);
 
 impl From<Stats> for llr_stats {
@@ -19,8 +24,69 @@ impl From<Stats> for llr_stats {
 /// rules of llr_token_callback hold.
 pub type llr_stats_callback = Option<unsafe extern "C" fn(stats: *const llr_stats, user_data: *mut c_void)>;
 
+/// The statistics of the last turn that ended without an error, to be freed by llr_stats_free.
+///
+/// Errors, after which `*out_stats` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL), LLR_STATUS_INVALID_STATE (no turn
+/// has ended yet).
+///
 /// # Safety
-/// `stats` is NULL or the one given to the running callback.
+/// `runner` is NULL or live; `out_stats` is NULL or points to a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_stats_create(runner: *const llr_runner, out_stats: *mut *mut llr_stats) -> llr_status {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let runner = unsafe { reference(runner, "runner") }?;
+        check_out(out_stats, "out_stats")?;
+        let none = || Error::new(Status::InvalidState, "no turn of this runner has ended yet");
+        let stats = Box::new(llr_stats(runner.last_stats().ok_or_else(none)?));
+        // SAFETY: not NULL, so it points to a pointer of the caller.
+        unsafe { out_stats.write(Box::into_raw(stats)) };
+        Ok(())
+    })
+}
+
+/// Frees what llr_stats_create made; NULL is fine. Not for statistics that were lent to a callback.
+///
+/// # Safety
+/// `stats` is NULL or from llr_stats_create and not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_stats_free(stats: *mut llr_stats) {
+    guard_value((), || {
+        if !stats.is_null() {
+            // SAFETY: from `Box::into_raw` above, and given back once, as the caller promises.
+            drop(unsafe { Box::from_raw(stats) });
+        }
+    })
+}
+
+/// The statistics as one JSON object, with the keys that ExecuTorch's runners report after "PyTorchObserver":
+/// prefill_token_per_sec and decode_token_per_sec (each only where its time is a millisecond at least), prompt_tokens,
+/// generated_tokens, model_load_start_ms and so on.
+///
+/// Ask for the size with `buffer` NULL and `capacity` 0, then fill. `out_count` (may be NULL) gets the number of bytes, a
+/// NUL at the end included.
+///
+/// Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small).
+///
+/// # Safety
+/// `stats` is NULL or live; `buffer` is NULL or has room for `capacity` bytes; `out_count` is NULL or points to a size_t.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_stats_to_json(
+    stats: *const llr_stats,
+    buffer: *mut c_char,
+    capacity: usize,
+    out_count: *mut usize,
+) -> llr_status {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let stats = unsafe { reference(stats, "stats") }?;
+        // SAFETY: the caller's promise.
+        unsafe { Buffer { data: buffer, capacity, out_count }.fill_text(&stats.0.report_json()) }
+    })
+}
+
+/// # Safety
+/// `stats` is NULL or live.
 unsafe fn field(stats: *const llr_stats, get: impl FnOnce(&Stats) -> i64) -> i64 {
     // SAFETY: the caller's promise.
     unsafe { stats.as_ref() }.map_or(0, |stats| get(&stats.0))
@@ -29,7 +95,7 @@ unsafe fn field(stats: *const llr_stats, get: impl FnOnce(&Stats) -> i64) -> i64
 /// When loading began, in milliseconds since the Unix epoch.
 ///
 /// # Safety
-/// `stats` is NULL or the one given to the running callback.
+/// `stats` is NULL or live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llr_stats_model_load_start_ms(stats: *const llr_stats) -> i64 {
     // SAFETY: the caller's promise.
@@ -39,7 +105,7 @@ pub unsafe extern "C" fn llr_stats_model_load_start_ms(stats: *const llr_stats) 
 /// When loading ended, in milliseconds since the Unix epoch.
 ///
 /// # Safety
-/// `stats` is NULL or the one given to the running callback.
+/// `stats` is NULL or live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llr_stats_model_load_end_ms(stats: *const llr_stats) -> i64 {
     // SAFETY: the caller's promise.
@@ -49,7 +115,7 @@ pub unsafe extern "C" fn llr_stats_model_load_end_ms(stats: *const llr_stats) ->
 /// When the turn began, in milliseconds since the Unix epoch.
 ///
 /// # Safety
-/// `stats` is NULL or the one given to the running callback.
+/// `stats` is NULL or live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llr_stats_inference_start_ms(stats: *const llr_stats) -> i64 {
     // SAFETY: the caller's promise.
@@ -59,7 +125,7 @@ pub unsafe extern "C" fn llr_stats_inference_start_ms(stats: *const llr_stats) -
 /// When the prompt was processed, in milliseconds since the Unix epoch.
 ///
 /// # Safety
-/// `stats` is NULL or the one given to the running callback.
+/// `stats` is NULL or live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llr_stats_prompt_eval_end_ms(stats: *const llr_stats) -> i64 {
     // SAFETY: the caller's promise.
@@ -69,7 +135,7 @@ pub unsafe extern "C" fn llr_stats_prompt_eval_end_ms(stats: *const llr_stats) -
 /// When the first token was there, in milliseconds since the Unix epoch.
 ///
 /// # Safety
-/// `stats` is NULL or the one given to the running callback.
+/// `stats` is NULL or live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llr_stats_first_token_ms(stats: *const llr_stats) -> i64 {
     // SAFETY: the caller's promise.
@@ -79,7 +145,7 @@ pub unsafe extern "C" fn llr_stats_first_token_ms(stats: *const llr_stats) -> i6
 /// When the turn ended, in milliseconds since the Unix epoch.
 ///
 /// # Safety
-/// `stats` is NULL or the one given to the running callback.
+/// `stats` is NULL or live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llr_stats_inference_end_ms(stats: *const llr_stats) -> i64 {
     // SAFETY: the caller's promise.
@@ -89,7 +155,7 @@ pub unsafe extern "C" fn llr_stats_inference_end_ms(stats: *const llr_stats) -> 
 /// Milliseconds spent choosing tokens.
 ///
 /// # Safety
-/// `stats` is NULL or the one given to the running callback.
+/// `stats` is NULL or live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llr_stats_aggregate_sampling_time_ms(stats: *const llr_stats) -> i64 {
     // SAFETY: the caller's promise.
@@ -99,7 +165,7 @@ pub unsafe extern "C" fn llr_stats_aggregate_sampling_time_ms(stats: *const llr_
 /// Milliseconds spent inside the model.
 ///
 /// # Safety
-/// `stats` is NULL or the one given to the running callback.
+/// `stats` is NULL or live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llr_stats_aggregate_model_execution_time_ms(stats: *const llr_stats) -> i64 {
     // SAFETY: the caller's promise.
@@ -109,7 +175,7 @@ pub unsafe extern "C" fn llr_stats_aggregate_model_execution_time_ms(stats: *con
 /// Prompt tokens of the turn.
 ///
 /// # Safety
-/// `stats` is NULL or the one given to the running callback.
+/// `stats` is NULL or live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llr_stats_num_prompt_tokens(stats: *const llr_stats) -> i64 {
     // SAFETY: the caller's promise.
@@ -119,7 +185,7 @@ pub unsafe extern "C" fn llr_stats_num_prompt_tokens(stats: *const llr_stats) ->
 /// Tokens made by decode steps. The one that the prompt's processing makes is not counted, as in ExecuTorch.
 ///
 /// # Safety
-/// `stats` is NULL or the one given to the running callback.
+/// `stats` is NULL or live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llr_stats_num_generated_tokens(stats: *const llr_stats) -> i64 {
     // SAFETY: the caller's promise.

@@ -2,7 +2,7 @@
 
 use super::chunk::{llr_chunk, llr_finish_reason};
 use crate::error::{Error, Result, Status};
-use crate::tokenizer::TokenId;
+use crate::runner::TokenEvent;
 use crate::tokenizer::Utf8Stream;
 use std::ffi::c_void;
 use std::ops::ControlFlow;
@@ -45,9 +45,11 @@ impl Stream {
     }
 
     /// Hands one token to the host.
-    pub(super) fn token(&mut self, token: TokenId, piece: &[u8]) -> ControlFlow<()> {
-        let text = self.utf8.push(piece);
-        match self.call(text, piece.to_vec(), Some(token), llr_finish_reason::None) {
+    pub(super) fn token(&mut self, event: &TokenEvent<'_>) -> ControlFlow<()> {
+        let text = self.utf8.push(event.piece);
+        let (bytes, row) = (event.piece.to_vec(), Some(event.logits.into()));
+        let finish_reason = llr_finish_reason::None;
+        match self.call(llr_chunk { text, bytes, token: Some(event.token), finish_reason, row }) {
             None => ControlFlow::Continue(()),
             Some(answer) if answer == llr_stream_answer::Continue as i32 => ControlFlow::Continue(()),
             Some(answer) => {
@@ -72,20 +74,13 @@ impl Stream {
 
     /// Hands out the final chunk.
     pub(super) fn finish(&mut self, reason: llr_finish_reason) {
-        let rest = self.utf8.flush();
-        self.call(rest, Vec::new(), None, reason);
+        let text = self.utf8.flush();
+        self.call(llr_chunk { text, bytes: Vec::new(), token: None, finish_reason: reason, row: None });
     }
 
-    fn call(
-        &self,
-        mut text: String,
-        bytes: Vec<u8>,
-        token: Option<TokenId>,
-        finish_reason: llr_finish_reason,
-    ) -> Option<i32> {
+    fn call(&self, mut chunk: llr_chunk) -> Option<i32> {
         let callback = self.callback?;
-        text.push('\0');
-        let chunk = llr_chunk { text, bytes, token, finish_reason };
+        chunk.text.push('\0');
         // SAFETY: `new` was promised that the two may be used together; the chunk outlives the call.
         Some(unsafe { callback(&chunk, self.user_data) })
     }
@@ -95,8 +90,12 @@ impl Stream {
 mod tests {
     use super::*;
     use crate::capi::chunk::{
-        llr_chunk_bytes, llr_chunk_finish_reason, llr_chunk_is_final, llr_chunk_text, llr_chunk_token_id,
+        llr_chunk_bytes, llr_chunk_finish_reason, llr_chunk_is_final, llr_chunk_log_probability, llr_chunk_text,
+        llr_chunk_token_id,
     };
+    use crate::runner::LogitsRow;
+    use crate::tensor::DType;
+    use crate::tokenizer::TokenId;
     use std::ffi::CStr;
     use std::{ptr, slice};
 
@@ -125,6 +124,11 @@ mod tests {
         }
     }
 
+    fn event(token: TokenId, piece: &[u8]) -> TokenEvent<'_> {
+        let logits = LogitsRow { dtype: DType::F32, encoding: None, bytes: &[0; 40] };
+        TokenEvent { token, piece, position: 0, row: 0, logits }
+    }
+
     fn stream(seen: &mut Seen) -> Stream {
         // SAFETY: the tests keep `seen` alive beside the stream, and nobody else touches it during a call.
         unsafe { Stream::new(Some(record), ptr::from_mut(seen).cast()) }
@@ -135,7 +139,7 @@ mod tests {
         let mut seen = Seen::default();
         let mut stream = stream(&mut seen);
         for (token, piece) in [(5, &b"\xf0"[..]), (6, b"\x9f"), (7, b"\x98"), (8, b"\x80"), (9, b"\xc3")] {
-            assert!(stream.token(token, piece).is_continue());
+            assert!(stream.token(&event(token, piece)).is_continue());
         }
         stream.finish(llr_finish_reason::Length);
         let texts = seen.chunks.iter().map(|chunk| chunk.0.as_str()).collect::<Vec<_>>();
@@ -144,11 +148,29 @@ mod tests {
         assert_eq!(seen.chunks[5], ("\u{fffd}".into(), vec![], -1, true, 4));
     }
 
+    unsafe extern "C" fn log_probability(chunk: *const llr_chunk, user_data: *mut c_void) -> i32 {
+        // SAFETY: called by `Stream` with a live chunk and the list of the test.
+        unsafe { (*user_data.cast::<Vec<f64>>()).push(llr_chunk_log_probability(chunk)) };
+        llr_stream_answer::Continue as i32
+    }
+
+    #[test]
+    fn log_probability_is_of_the_chunks_token_and_nan_at_the_end() {
+        let mut seen: Vec<f64> = Vec::new();
+        // SAFETY: `seen` outlives the stream.
+        let mut stream = unsafe { Stream::new(Some(log_probability), ptr::from_mut(&mut seen).cast()) };
+        let row = [1.0f32; 4];
+        let logits = LogitsRow { dtype: DType::F32, encoding: None, bytes: bytemuck::cast_slice(&row) };
+        assert!(stream.token(&TokenEvent { logits, ..event(2, b"x") }).is_continue());
+        stream.finish(llr_finish_reason::Eos);
+        assert!((seen[0] + 4f64.ln()).abs() < 1e-9 && seen[1].is_nan(), "{seen:?}");
+    }
+
     #[test]
     fn stop_stops_and_is_no_error() {
         let mut seen = Seen { answer: llr_stream_answer::Stop as i32, ..Seen::default() };
         let mut stream = stream(&mut seen);
-        assert!(stream.token(1, b"a").is_break());
+        assert!(stream.token(&event(1, b"a")).is_break());
         assert!(stream.check_answers().is_ok());
     }
 
@@ -156,7 +178,7 @@ mod tests {
     fn unknown_answer_stops_and_is_an_error_that_names_it() {
         let mut seen = Seen { answer: 9, ..Seen::default() };
         let mut stream = stream(&mut seen);
-        assert!(stream.token(1, b"a").is_break());
+        assert!(stream.token(&event(1, b"a")).is_break());
         let error = stream.check_answers().unwrap_err();
         assert!(error.status() == Status::InvalidArgument && error.chain().contains("answered 9"));
     }
@@ -165,7 +187,7 @@ mod tests {
     fn no_callback_is_fine() {
         // SAFETY: nothing to call.
         let mut stream = unsafe { Stream::new(None, ptr::null_mut()) };
-        assert!(stream.token(1, b"a").is_continue());
+        assert!(stream.token(&event(1, b"a")).is_continue());
         stream.finish(llr_finish_reason::Eos);
     }
 }

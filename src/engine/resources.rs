@@ -30,6 +30,11 @@ impl Resources {
         self.pool.get_or_init(|| Arc::new(ThreadPool::new(threads())))
     }
 
+    /// Number of threads, once there are any.
+    pub fn threads(&self) -> Option<usize> {
+        self.pool.get().map(|pool| pool.threads())
+    }
+
     /// The packed weights.
     pub fn weights(&self) -> &Arc<WeightCache> {
         &self.weights

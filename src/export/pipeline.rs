@@ -318,11 +318,17 @@ fn written(path: &Path, program: &Program) -> Result<Written> {
         .map(|of| of.len())
         .map_err(|error| Error::new(Status::AccessFailed, format!("cannot look at {}: {error}", path.display())))?;
     let total = |blobs: &mut dyn Iterator<Item = usize>| blobs.map(|len| len as u64).sum::<u64>();
-    let delegates = program.plans.iter().flat_map(|plan| &plan.delegates);
+    // Both methods of a QNN program name the same blobs, which are written once.
+    let mut delegates: Vec<&Blob> = Vec::new();
+    for blob in program.plans.iter().flat_map(|plan| &plan.delegates).map(|delegate| &delegate.processed) {
+        if !delegates.iter().any(|other| other.same_place(blob)) {
+            delegates.push(blob);
+        }
+    }
     let mut parts = vec![
         ("constants of operators".to_owned(), total(&mut program.constants.iter().map(|blob| blob.len()))),
         ("weights of delegates".to_owned(), total(&mut program.named_data.values().map(|blob| blob.len()))),
-        ("delegates".to_owned(), total(&mut delegates.map(|delegate| delegate.processed.len()))),
+        ("delegates".to_owned(), total(&mut delegates.iter().map(|blob| blob.len()))),
     ];
     let known: u64 = parts.iter().map(|(_, bytes)| bytes).sum();
     parts.push(("plans and padding".to_owned(), bytes.saturating_sub(known)));

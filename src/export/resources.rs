@@ -2,6 +2,8 @@
 
 use super::ModelConfig;
 use super::options::{Backend, Options, Ptq};
+use crate::base::process::kilobytes;
+pub use crate::base::process::peak_memory;
 use crate::error::{Error, Status};
 use std::path::{Path, PathBuf};
 
@@ -135,17 +137,6 @@ fn available_memory() -> Option<u64> {
         .zip(number("/sys/fs/cgroup/memory.current"))
         .map(|(most, taken)| most.saturating_sub(taken));
     machine.into_iter().chain(group).min()
-}
-
-/// Most memory that this process ever had, in bytes, where the system tells.
-pub fn peak_memory() -> Option<u64> {
-    kilobytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
-}
-
-/// The line of that key in one of Linux's tables of sizes, in bytes.
-fn kilobytes(text: &str, key: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 #[cfg(test)]

@@ -49,6 +49,14 @@ impl MethodCompiler for GraphCompiler {
         log_info!("method {name} is compiled: {} steps", instance.compiled().step_count());
         Ok(Compilation::Done(Box::new(CompiledGraph { instance, inputs, outputs, states })))
     }
+
+    fn weight_bytes(&self) -> u64 {
+        self.resources.weights().size_bytes() as u64
+    }
+
+    fn threads(&self) -> Option<usize> {
+        self.resources.threads()
+    }
 }
 
 /// A compiled method; the numbers are those of the method's values.
@@ -87,5 +95,9 @@ impl CompiledMethod for CompiledGraph {
 
     fn chunk(&self) -> Option<usize> {
         Some(self.instance.compiled().max_chunk())
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        self.instance.arena_bytes() as u64
     }
 }

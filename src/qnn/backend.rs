@@ -18,6 +18,9 @@ use crate::runtime::{Backend, Delegate, DelegateInit, Tensor, Value};
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 
+/// The backend's name in programs.
+pub const QNN_BACKEND: &str = "QnnBackend";
+
 /// How QNN is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QnnOptions {
@@ -189,7 +192,7 @@ fn choose_graph<'a>(info: &'a BinaryInfo, method: &str) -> Result<&'a GraphInfo,
 
 impl Backend for QnnBackend {
     fn id(&self) -> &'static str {
-        "QnnBackend"
+        QNN_BACKEND
     }
 
     fn available(&self) -> Result<()> {

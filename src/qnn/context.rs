@@ -4,10 +4,13 @@ use super::binary_info::BinaryInfo;
 use super::blob::DelegateBlob;
 use super::handles::{Device, report};
 use super::lock::QnnLock;
+use super::mem_api::SharedPlace;
 use super::result::QnnError;
 use super::stdout;
 use super::sys;
 use crate::pte::Blob;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -18,6 +21,8 @@ pub struct Context {
     info: BinaryInfo,
     header: DelegateBlob,
     blob: Blob,
+    /// Users of each memory handle: the library may give one place one handle, however often it is registered.
+    handles: Mutex<BTreeMap<usize, usize>>,
 }
 
 // SAFETY: the handle is only given to the library under `QnnLock`, which makes calls one at a time; the library does
@@ -41,12 +46,45 @@ impl Context {
         // SAFETY: backend and device are live, and the new context will hold both the device and the bytes.
         let handle =
             stdout::on_stderr(&lock, || unsafe { api.context_create_from_binary(&lock, backend, raw_device, binary) })?;
-        Ok(Arc::new(Self { handle, device: Arc::clone(device), info, header, blob: blob.clone() }))
+        let (device, blob, handles) = (Arc::clone(device), blob.clone(), Mutex::default());
+        Ok(Arc::new(Self { handle, device, info, header, blob, handles }))
     }
 
     /// What the binary holds.
     pub fn info(&self) -> &BinaryInfo {
         &self.info
+    }
+
+    /// Makes the place of a tensor in shared memory known to the library.
+    ///
+    /// # Safety
+    /// The tensor's dimensions must be valid for its rank, and the memory must outlive the handle.
+    pub(super) unsafe fn register(
+        &self,
+        tensor: &sys::Qnn_TensorV1_t,
+        place: SharedPlace,
+    ) -> Result<sys::Qnn_MemHandle_t, QnnError> {
+        let lock = QnnLock::acquire();
+        // SAFETY: the context is live; the rest as the caller says.
+        let handle = unsafe { self.device.library().api().mem_register(&lock, self.handle, tensor, place) }?;
+        *self.handles.lock().entry(handle.addr()).or_default() += 1;
+        Ok(handle)
+    }
+
+    /// Makes it unknown again, when all its users have said so.
+    ///
+    /// # Safety
+    /// `handle` must come from `register` of this context and not be used again by the caller.
+    pub(super) unsafe fn deregister(&self, handle: sys::Qnn_MemHandle_t) {
+        let lock = QnnLock::acquire();
+        let mut handles = self.handles.lock();
+        if let Some(users @ 2..) = handles.get_mut(&handle.addr()) {
+            *users -= 1;
+            return;
+        }
+        handles.remove(&handle.addr());
+        // SAFETY: the context is live; the rest as the caller says.
+        report(unsafe { self.device.library().api().mem_deregister(&lock, handle) });
     }
 
     /// Whether a delegate with `blob` can use this context: the same place of a file, or the same bytes.

@@ -3,11 +3,12 @@
 use super::binary_info::GraphInfo;
 use super::binding::{Binding, BindingError, Slot};
 use super::context::{Context, Graph};
+use super::registrations::Registrations;
 use super::result::QnnError;
 use super::sys;
 use super::tensor_info::{Quantization, TensorInfo};
 use crate::error::{Error, Result, Status};
-use crate::runtime::{Delegate, RetypedArg, Tensor, Value};
+use crate::runtime::{Delegate, RetypedArg, SharedMemory, Tensor, Value};
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ pub struct QnnDelegate {
     binding: Binding,
     inputs: Vec<sys::Qnn_Tensor_t>,
     outputs: Vec<sys::Qnn_Tensor_t>,
+    registrations: Registrations,
     /// What `inputs` and `outputs` point at.
     _names: Vec<CString>,
     _dims: Vec<Box<[u32]>>,
@@ -41,13 +43,20 @@ impl QnnDelegate {
         let inputs = table(&info.inputs, &binding.inputs, sys::QNN_TENSOR_TYPE_APP_WRITE);
         let outputs = table(&info.outputs, &binding.outputs, sys::QNN_TENSOR_TYPE_APP_READ);
         let args = args.len();
-        Ok(Self { graph, info: info.clone(), args, binding, inputs, outputs, _names: names, _dims: dims })
+        let registrations = Registrations::new(context, inputs.len() + outputs.len());
+        let info = info.clone();
+        Ok(Self { graph, info, args, binding, inputs, outputs, registrations, _names: names, _dims: dims })
     }
 
     #[cold]
     fn call_error(&self, error: QnnError) -> Error {
         error.detail(format!("graph {}", self.info.name)).into()
     }
+}
+
+fn client_buffer(address: *mut u8, slot: &Slot) -> sys::Qnn_TensorMemory_t {
+    let buffer = sys::Qnn_ClientBuffer_t { data: address.cast(), dataSize: slot.bytes as u32 };
+    sys::Qnn_TensorMemory_t { clientBuf: buffer }
 }
 
 /// An entry of the table, all but the buffer's address.
@@ -84,18 +93,28 @@ fn raw_tensor(
         rank: sizes.len() as u32,
         dimensions: sizes.as_mut_ptr(),
         memType: sys::QNN_TENSORMEMTYPE_RAW,
-        memory: sys::Qnn_TensorMemory_t {
-            clientBuf: sys::Qnn_ClientBuffer_t { data: std::ptr::null_mut(), dataSize: slot.bytes as u32 },
-        },
+        memory: client_buffer(std::ptr::null_mut(), slot),
     };
     names.push(name);
     dims.push(sizes);
     tensor
 }
 
-/// Writes the addresses of `slots` into `table`. Every buffer has been checked to be bound and large enough.
-fn point(table: &mut [sys::Qnn_Tensor_t], slots: &[Slot], values: &[Value], args: &[u32], write: bool) -> Result<()> {
-    for (tensor, slot) in table.iter_mut().zip(slots) {
+/// One side of a delegate's call.
+struct Side<'a> {
+    table: &'a mut [sys::Qnn_Tensor_t],
+    slots: &'a [Slot],
+    /// Index of the side's first tensor among the registrations.
+    first: usize,
+    /// Whether the library writes to it.
+    write: bool,
+}
+
+/// Writes the addresses of a side's arguments into its table, or their handles where they lie in shared memory. Every
+/// buffer has been checked to be bound and large enough.
+fn point(side: Side<'_>, registrations: &mut Registrations, values: &[Value], args: &[u32]) -> Result<()> {
+    let Side { table, slots, first, write } = side;
+    for (index, (tensor, slot)) in table.iter_mut().zip(slots).enumerate() {
         let Some(Value::Tensor(value)) = values.get(args[slot.arg] as usize) else {
             return Err(BindingError::NoTensor { arg: slot.arg }.into());
         };
@@ -103,8 +122,12 @@ fn point(table: &mut [sys::Qnn_Tensor_t], slots: &[Slot], values: &[Value], args
         if address.is_null() || value.capacity() < slot.bytes || (write && !value.is_writable()) {
             return Err(unusable(value, slot));
         }
-        // Both versions of the structure begin with these fields; writing a union's plain member is safe.
-        tensor.u.v1.memory.clientBuf.data = address.cast();
+        // SAFETY: both versions of the structure begin with these fields.
+        let fields = unsafe { &mut tensor.u.v1 };
+        (fields.memType, fields.memory) = match registrations.handle(first + index, fields, (address, slot.bytes))? {
+            Some(handle) => (sys::QNN_TENSORMEMTYPE_MEMHANDLE, sys::Qnn_TensorMemory_t { memHandle: handle }),
+            None => (sys::QNN_TENSORMEMTYPE_RAW, client_buffer(address, slot)),
+        };
     }
     Ok(())
 }
@@ -124,15 +147,25 @@ impl Delegate for QnnDelegate {
         &self.binding.retyped
     }
 
+    fn share(&mut self, memory: Option<&Arc<SharedMemory>>) {
+        self.registrations.share(memory);
+    }
+
     fn execute(&mut self, values: &mut [Value], args: &[u32]) -> Result<()> {
         if args.len() != self.args {
             let message = format!("the QNN delegate takes {} arguments, the call has {}", self.args, args.len());
             return Err(Error::new(Status::InvalidProgram, message));
         }
-        point(&mut self.inputs, &self.binding.inputs, values, args, false)?;
-        point(&mut self.outputs, &self.binding.outputs, values, args, true)?;
+        let Self { registrations, binding, inputs, outputs, .. } = self;
+        let first = inputs.len();
+        let inputs = Side { table: inputs, slots: &binding.inputs, first: 0, write: false };
+        let outputs = Side { table: outputs, slots: &binding.outputs, first, write: true };
+        for side in [inputs, outputs] {
+            point(side, registrations, values, args)?;
+        }
         // SAFETY: ids come from the graph's own description; each address is bound, long enough and, for outputs,
-        // writable (`point`), and valid while the method executes (the contract of `Tensor::bind`).
+        // writable (`point`), and valid while the method executes (the contract of `Tensor::bind`); each handle is
+        // registered for as many bytes at such an address.
         unsafe { self.graph.execute(&self.inputs, &mut self.outputs) }.map_err(|error| self.call_error(error))
     }
 }

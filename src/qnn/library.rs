@@ -3,9 +3,10 @@
 use super::cstd;
 use super::lock::QnnLock;
 use super::result::{QnnApi, SystemApi};
-use super::search::{self, Attempt, LibraryOptions};
+use super::search::{self, LibraryOptions};
 use super::sys;
 use super::version::Version;
+use crate::base::dynamic_library::{Attempt, list, words};
 use crate::error::{Error, Status};
 use crate::{log_info, log_warning};
 use std::any::Any;
@@ -41,10 +42,6 @@ pub enum LibraryError {
     FunctionMissing { path: PathBuf, function: &'static str },
     #[error("{} has build id {found}, expected was {expected}", path.display())]
     BuildId { path: PathBuf, found: String, expected: String },
-}
-
-fn list(attempts: &[Attempt]) -> String {
-    attempts.iter().map(Attempt::to_string).collect::<Vec<_>>().join("; ")
 }
 
 impl From<LibraryError> for Error {
@@ -153,7 +150,7 @@ unsafe fn providers<T>(
     type GetProviders<T> = unsafe extern "C" fn(*mut *mut *const T, *mut u32) -> sys::Qnn_ErrorHandle_t;
     let no_entry = |why| LibraryError::NoEntryPoint { path: path.to_path_buf(), why };
     // SAFETY: the symbol has this type, says the caller.
-    let symbol = unsafe { file.get::<GetProviders<T>>(name) }.map_err(|error| no_entry(search::words(&error)))?;
+    let symbol = unsafe { file.get::<GetProviders<T>>(name) }.map_err(|error| no_entry(words(&error)))?;
     let path = cstd::file_of((*symbol as *const ()).cast()).unwrap_or_else(|| path.to_path_buf());
     let (mut list, mut count) = (std::ptr::null_mut(), 0);
     // SAFETY: both out-parameters are valid.

@@ -8,6 +8,7 @@
 //! * A handle's owner holds its parent: a graph its context, a context its [`Device`] and its bytes, a device the backend
 //!   and log it was made from, those the [`QnnLibrary`]. Nothing is freed while something made from it lives.
 //! * Libraries are never unloaded.
+//! * Memory that the library knows by a handle is held by that handle's owner, as is the context that it is known to.
 //! * The library trusts buffer sizes, so a delegate checks each buffer at each call; it trusts tensor ids, so they are
 //!   only ever taken from the binary's own contents.
 //! * The library's answers are bytes from outside: [`BinaryInfo`] caps every count and copies everything at once.
@@ -31,6 +32,9 @@ mod hint;
 mod library;
 mod lock;
 mod log;
+mod mem_api;
+
+mod registrations;
 mod result;
 mod search;
 mod soc;
@@ -40,7 +44,7 @@ pub mod sys;
 mod tensor_info;
 mod version;
 
-pub use backend::{BlobInfo, DelegateError, QnnBackend, QnnOptions};
+pub use backend::{BlobInfo, DelegateError, QNN_BACKEND, QnnBackend, QnnOptions};
 pub use binary_info::{BinaryInfo, GraphInfo, InfoError, spill_fill_bytes};
 pub use binding::BindingError;
 pub use blob::{BlobError, DelegateBlob, Layout};
@@ -52,7 +56,7 @@ pub use handles::Device;
 pub use library::{LibraryError, LibraryInfo, QnnLibrary};
 pub use lock::QnnLock;
 pub use result::{QnnApi, QnnError, SystemApi};
-pub use search::{Attempt, LibraryOptions};
+pub use search::LibraryOptions;
 pub use soc::{SOCS, Soc, UnknownSoc};
 pub use tensor_info::{QnnType, Quantization, TensorInfo};
 pub use version::Version;

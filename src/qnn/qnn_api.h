@@ -69,6 +69,7 @@ typedef struct {
 
 #define QNN_TENSOR_DATA_FORMAT_FLAT_BUFFER 0
 #define QNN_TENSORMEMTYPE_RAW 0
+#define QNN_TENSORMEMTYPE_MEMHANDLE 1
 
 #define QNN_TENSOR_VERSION_1 1
 #define QNN_TENSOR_VERSION_2 2
@@ -305,6 +306,59 @@ typedef struct {
 /* `args` is a va_list; on x86-64 and AArch64 it is passed as a pointer. */
 typedef void (*QnnLog_Callback_t)(const char *format, uint32_t level, uint64_t timestamp, void *args);
 
+/* ---- memory that the library knows by a handle ---- */
+
+#define QNN_MEM_TYPE_ION 1
+#define QNN_MEM_TYPE_CUSTOM 2
+
+typedef struct {
+  uint32_t numDim;
+  uint32_t *dimSize;
+  const char *shapeConfig;
+} Qnn_MemShape_t;
+
+typedef struct {
+  int32_t fd;
+} Qnn_MemIonInfo_t;
+
+typedef struct {
+  int32_t fd;
+  void *data;
+} Qnn_MemDmaBufInfo_t;
+
+typedef union {
+  Qnn_MemIonInfo_t ionInfo;
+  void *customInfo;
+  Qnn_MemDmaBufInfo_t dmaBufInfo;
+} Qnn_MemInfo_t;
+
+typedef struct {
+  Qnn_MemShape_t memShape;
+  uint32_t dataType;
+  uint32_t memType;
+  Qnn_MemInfo_t u;
+} Qnn_MemDescriptor_t;
+
+#define QNN_HTP_MEM_QURT 0
+#define QNN_HTP_MEM_SHARED_BUFFER 1
+
+typedef struct {
+  int32_t fd;
+  uint64_t offset;
+} QnnHtpMem_SharedBufferConfig_t;
+
+typedef union {
+  uint32_t qurtAddress;
+  QnnHtpMem_SharedBufferConfig_t sharedBufferConfig;
+} QnnMemHtp_Place_t;
+
+/* What `customInfo` leads to: a tensor at an offset of a block that is `size` bytes in all. */
+typedef struct {
+  uint32_t type;
+  uint64_t size;
+  QnnMemHtp_Place_t u;
+} QnnMemHtp_Descriptor_t;
+
 /* ---- function table of a backend library ---- */
 
 typedef void (*Qnn_Unused_t)(void);
@@ -345,8 +399,9 @@ typedef struct {
   Qnn_Unused_t logSetLogLevel;
   Qnn_ErrorHandle_t (*logFree)(Qnn_LogHandle_t log);
   Qnn_Unused_t profile[7];
-  Qnn_Unused_t memRegister;
-  Qnn_Unused_t memDeRegister;
+  Qnn_ErrorHandle_t (*memRegister)(Qnn_ContextHandle_t context, const Qnn_MemDescriptor_t *descriptors, uint32_t count,
+                                   Qnn_MemHandle_t *handles);
+  Qnn_ErrorHandle_t (*memDeRegister)(const Qnn_MemHandle_t *handles, uint32_t count);
   Qnn_Unused_t deviceGetPlatformInfo;
   Qnn_Unused_t deviceFreePlatformInfo;
   Qnn_Unused_t deviceGetInfrastructure;

@@ -4,8 +4,8 @@ use super::cstd;
 use super::library::LibraryError;
 use super::lock::QnnLock;
 use super::stdout;
+use crate::base::dynamic_library::{self, Candidate, named_file};
 use crate::base::env;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 pub(super) const BACKEND_FILE: &str = "libQnnHtp.so";
@@ -20,28 +20,6 @@ pub struct LibraryOptions {
     pub expected_build_id: Option<String>,
 }
 
-/// One place that was tried.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attempt {
-    /// The path given to the loader.
-    pub path: PathBuf,
-    /// Why it was tried.
-    pub origin: &'static str,
-    /// The loader's words.
-    pub error: String,
-}
-
-impl fmt::Display for Attempt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The loader's words often begin with the path.
-        let words = self.error.strip_prefix(&format!("{}: ", self.path.display())).unwrap_or(&self.error);
-        write!(f, "{} ({}): {words}", self.path.display(), self.origin)
-    }
-}
-
-/// A file to try, and why.
-pub(super) type Candidate = (PathBuf, &'static str);
-
 /// Where libQnnHtp.so may be, best first.
 pub(super) fn backend_candidates(options: &LibraryOptions) -> Result<Vec<Candidate>, LibraryError> {
     let named = match &options.path {
@@ -50,11 +28,7 @@ pub(super) fn backend_candidates(options: &LibraryOptions) -> Result<Vec<Candida
         None => env::qnn_lib_dir().map(|dir| (dir, env::QNN_LIB_DIR)),
     };
     if let Some((path, origin)) = named {
-        let is_file = path.is_file() || path.extension().is_some_and(|extension| extension == "so") && !path.is_dir();
-        let file = if is_file { path } else { path.join(BACKEND_FILE) };
-        // A name without a slash would be searched for by the loader.
-        let file = std::path::absolute(&file).unwrap_or(file);
-        return Ok(vec![(file, origin)]);
+        return Ok(vec![(named_file(path, BACKEND_FILE), origin)]);
     }
     let own = cstd::file_of((backend_candidates as *const ()).cast());
     let own = own.as_deref().and_then(Path::parent).map(|dir| (dir.join(BACKEND_FILE), "beside this library"));
@@ -73,21 +47,10 @@ pub(super) fn open(
     file: &'static str,
     candidates: Vec<Candidate>,
 ) -> Result<(libloading::Library, PathBuf), LibraryError> {
-    let mut attempts = Vec::new();
-    for (path, origin) in candidates {
-        // SAFETY: running the initialisers of a vendor's library is what loading it means; the user or the system's
-        // search path chose the file.
-        match stdout::on_stderr(lock, || unsafe { libloading::Library::new(&path) }) {
-            Ok(library) => return Ok((library, path)),
-            Err(error) => attempts.push(Attempt { path, origin, error: words(&error) }),
-        }
-    }
-    Err(LibraryError::NotLoaded { file, attempts })
-}
-
-/// The loader's own message, without libloading's frame.
-pub(super) fn words(error: &libloading::Error) -> String {
-    std::error::Error::source(error).map_or_else(|| error.to_string(), |source| source.to_string())
+    // SAFETY: running the initialisers of a vendor's library is what loading it means; the user or the system's search
+    // path chose the file.
+    let load = |path: &Path| stdout::on_stderr(lock, || unsafe { libloading::Library::new(path) });
+    dynamic_library::open(candidates, load).map_err(|attempts| LibraryError::NotLoaded { file, attempts })
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ pub const QNN_TENSOR_TYPE_STATIC: u32 = 4;
 pub const QNN_TENSOR_TYPE_NULL: u32 = 5;
 pub const QNN_TENSOR_DATA_FORMAT_FLAT_BUFFER: u32 = 0;
 pub const QNN_TENSORMEMTYPE_RAW: u32 = 0;
+pub const QNN_TENSORMEMTYPE_MEMHANDLE: u32 = 1;
 pub const QNN_TENSOR_VERSION_1: u32 = 1;
 pub const QNN_TENSOR_VERSION_2: u32 = 2;
 pub const QNN_DEFINITION_DEFINED: u32 = 1;
@@ -57,6 +58,10 @@ pub const QNN_LOG_LEVEL_WARN: u32 = 2;
 pub const QNN_LOG_LEVEL_INFO: u32 = 3;
 pub const QNN_LOG_LEVEL_VERBOSE: u32 = 4;
 pub const QNN_LOG_LEVEL_DEBUG: u32 = 5;
+pub const QNN_MEM_TYPE_ION: u32 = 1;
+pub const QNN_MEM_TYPE_CUSTOM: u32 = 2;
+pub const QNN_HTP_MEM_QURT: u32 = 0;
+pub const QNN_HTP_MEM_SHARED_BUFFER: u32 = 1;
 pub const QNN_SYSTEM_CONTEXT_GRAPH_INFO_VERSION_1: u32 = 1;
 pub const QNN_SYSTEM_CONTEXT_GRAPH_INFO_VERSION_2: u32 = 2;
 pub const QNN_SYSTEM_CONTEXT_GRAPH_INFO_VERSION_3: u32 = 3;
@@ -1015,6 +1020,232 @@ pub type QnnLog_Callback_t = ::std::option::Option<
         args: *mut ::std::os::raw::c_void,
     ),
 >;
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct Qnn_MemShape_t {
+    pub numDim: u32,
+    pub dimSize: *mut u32,
+    pub shapeConfig: *const ::std::os::raw::c_char,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of Qnn_MemShape_t"][::std::mem::size_of::<Qnn_MemShape_t>() - 24usize];
+    ["Alignment of Qnn_MemShape_t"][::std::mem::align_of::<Qnn_MemShape_t>() - 8usize];
+    [
+        "Offset of field: Qnn_MemShape_t::numDim",
+    ][::std::mem::offset_of!(Qnn_MemShape_t, numDim) - 0usize];
+    [
+        "Offset of field: Qnn_MemShape_t::dimSize",
+    ][::std::mem::offset_of!(Qnn_MemShape_t, dimSize) - 8usize];
+    [
+        "Offset of field: Qnn_MemShape_t::shapeConfig",
+    ][::std::mem::offset_of!(Qnn_MemShape_t, shapeConfig) - 16usize];
+};
+impl Default for Qnn_MemShape_t {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Default, Copy, Clone)]
+pub struct Qnn_MemIonInfo_t {
+    pub fd: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of Qnn_MemIonInfo_t"][::std::mem::size_of::<Qnn_MemIonInfo_t>() - 4usize];
+    [
+        "Alignment of Qnn_MemIonInfo_t",
+    ][::std::mem::align_of::<Qnn_MemIonInfo_t>() - 4usize];
+    [
+        "Offset of field: Qnn_MemIonInfo_t::fd",
+    ][::std::mem::offset_of!(Qnn_MemIonInfo_t, fd) - 0usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct Qnn_MemDmaBufInfo_t {
+    pub fd: i32,
+    pub data: *mut ::std::os::raw::c_void,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of Qnn_MemDmaBufInfo_t",
+    ][::std::mem::size_of::<Qnn_MemDmaBufInfo_t>() - 16usize];
+    [
+        "Alignment of Qnn_MemDmaBufInfo_t",
+    ][::std::mem::align_of::<Qnn_MemDmaBufInfo_t>() - 8usize];
+    [
+        "Offset of field: Qnn_MemDmaBufInfo_t::fd",
+    ][::std::mem::offset_of!(Qnn_MemDmaBufInfo_t, fd) - 0usize];
+    [
+        "Offset of field: Qnn_MemDmaBufInfo_t::data",
+    ][::std::mem::offset_of!(Qnn_MemDmaBufInfo_t, data) - 8usize];
+};
+impl Default for Qnn_MemDmaBufInfo_t {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union Qnn_MemInfo_t {
+    pub ionInfo: Qnn_MemIonInfo_t,
+    pub customInfo: *mut ::std::os::raw::c_void,
+    pub dmaBufInfo: Qnn_MemDmaBufInfo_t,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of Qnn_MemInfo_t"][::std::mem::size_of::<Qnn_MemInfo_t>() - 16usize];
+    ["Alignment of Qnn_MemInfo_t"][::std::mem::align_of::<Qnn_MemInfo_t>() - 8usize];
+    [
+        "Offset of field: Qnn_MemInfo_t::ionInfo",
+    ][::std::mem::offset_of!(Qnn_MemInfo_t, ionInfo) - 0usize];
+    [
+        "Offset of field: Qnn_MemInfo_t::customInfo",
+    ][::std::mem::offset_of!(Qnn_MemInfo_t, customInfo) - 0usize];
+    [
+        "Offset of field: Qnn_MemInfo_t::dmaBufInfo",
+    ][::std::mem::offset_of!(Qnn_MemInfo_t, dmaBufInfo) - 0usize];
+};
+impl Default for Qnn_MemInfo_t {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct Qnn_MemDescriptor_t {
+    pub memShape: Qnn_MemShape_t,
+    pub dataType: u32,
+    pub memType: u32,
+    pub u: Qnn_MemInfo_t,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of Qnn_MemDescriptor_t",
+    ][::std::mem::size_of::<Qnn_MemDescriptor_t>() - 48usize];
+    [
+        "Alignment of Qnn_MemDescriptor_t",
+    ][::std::mem::align_of::<Qnn_MemDescriptor_t>() - 8usize];
+    [
+        "Offset of field: Qnn_MemDescriptor_t::memShape",
+    ][::std::mem::offset_of!(Qnn_MemDescriptor_t, memShape) - 0usize];
+    [
+        "Offset of field: Qnn_MemDescriptor_t::dataType",
+    ][::std::mem::offset_of!(Qnn_MemDescriptor_t, dataType) - 24usize];
+    [
+        "Offset of field: Qnn_MemDescriptor_t::memType",
+    ][::std::mem::offset_of!(Qnn_MemDescriptor_t, memType) - 28usize];
+    [
+        "Offset of field: Qnn_MemDescriptor_t::u",
+    ][::std::mem::offset_of!(Qnn_MemDescriptor_t, u) - 32usize];
+};
+impl Default for Qnn_MemDescriptor_t {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Default, Copy, Clone)]
+pub struct QnnHtpMem_SharedBufferConfig_t {
+    pub fd: i32,
+    pub offset: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of QnnHtpMem_SharedBufferConfig_t",
+    ][::std::mem::size_of::<QnnHtpMem_SharedBufferConfig_t>() - 16usize];
+    [
+        "Alignment of QnnHtpMem_SharedBufferConfig_t",
+    ][::std::mem::align_of::<QnnHtpMem_SharedBufferConfig_t>() - 8usize];
+    [
+        "Offset of field: QnnHtpMem_SharedBufferConfig_t::fd",
+    ][::std::mem::offset_of!(QnnHtpMem_SharedBufferConfig_t, fd) - 0usize];
+    [
+        "Offset of field: QnnHtpMem_SharedBufferConfig_t::offset",
+    ][::std::mem::offset_of!(QnnHtpMem_SharedBufferConfig_t, offset) - 8usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union QnnMemHtp_Place_t {
+    pub qurtAddress: u32,
+    pub sharedBufferConfig: QnnHtpMem_SharedBufferConfig_t,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of QnnMemHtp_Place_t"][::std::mem::size_of::<QnnMemHtp_Place_t>() - 16usize];
+    [
+        "Alignment of QnnMemHtp_Place_t",
+    ][::std::mem::align_of::<QnnMemHtp_Place_t>() - 8usize];
+    [
+        "Offset of field: QnnMemHtp_Place_t::qurtAddress",
+    ][::std::mem::offset_of!(QnnMemHtp_Place_t, qurtAddress) - 0usize];
+    [
+        "Offset of field: QnnMemHtp_Place_t::sharedBufferConfig",
+    ][::std::mem::offset_of!(QnnMemHtp_Place_t, sharedBufferConfig) - 0usize];
+};
+impl Default for QnnMemHtp_Place_t {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct QnnMemHtp_Descriptor_t {
+    pub type_: u32,
+    pub size: u64,
+    pub u: QnnMemHtp_Place_t,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of QnnMemHtp_Descriptor_t",
+    ][::std::mem::size_of::<QnnMemHtp_Descriptor_t>() - 32usize];
+    [
+        "Alignment of QnnMemHtp_Descriptor_t",
+    ][::std::mem::align_of::<QnnMemHtp_Descriptor_t>() - 8usize];
+    [
+        "Offset of field: QnnMemHtp_Descriptor_t::type_",
+    ][::std::mem::offset_of!(QnnMemHtp_Descriptor_t, type_) - 0usize];
+    [
+        "Offset of field: QnnMemHtp_Descriptor_t::size",
+    ][::std::mem::offset_of!(QnnMemHtp_Descriptor_t, size) - 8usize];
+    [
+        "Offset of field: QnnMemHtp_Descriptor_t::u",
+    ][::std::mem::offset_of!(QnnMemHtp_Descriptor_t, u) - 16usize];
+};
+impl Default for QnnMemHtp_Descriptor_t {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 pub type Qnn_Unused_t = ::std::option::Option<unsafe extern "C" fn()>;
 #[repr(C)]
 #[derive(Default, Copy, Clone)]
@@ -1146,8 +1377,20 @@ pub struct QnnInterface_Functions_t {
         unsafe extern "C" fn(log: Qnn_LogHandle_t) -> Qnn_ErrorHandle_t,
     >,
     pub profile: [Qnn_Unused_t; 7usize],
-    pub memRegister: Qnn_Unused_t,
-    pub memDeRegister: Qnn_Unused_t,
+    pub memRegister: ::std::option::Option<
+        unsafe extern "C" fn(
+            context: Qnn_ContextHandle_t,
+            descriptors: *const Qnn_MemDescriptor_t,
+            count: u32,
+            handles: *mut Qnn_MemHandle_t,
+        ) -> Qnn_ErrorHandle_t,
+    >,
+    pub memDeRegister: ::std::option::Option<
+        unsafe extern "C" fn(
+            handles: *const Qnn_MemHandle_t,
+            count: u32,
+        ) -> Qnn_ErrorHandle_t,
+    >,
     pub deviceGetPlatformInfo: Qnn_Unused_t,
     pub deviceFreePlatformInfo: Qnn_Unused_t,
     pub deviceGetInfrastructure: Qnn_Unused_t,

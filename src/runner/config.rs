@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result, Status};
 use crate::tokenizer::TokenId;
+use std::path::PathBuf;
 
 /// Which methods do the work. The numbers are upstream's `--eval_mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +74,20 @@ pub struct LookaheadConfig {
     pub gcap: usize,
 }
 
+/// Whether inputs, outputs and cache lie in memory shared with the DSP, so that nothing is copied to it and back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SharedBuffer {
+    /// They lie on the heap.
+    #[default]
+    Off,
+    /// They do where libcdsprpc.so and QNN allow it, else they are copied, and a warning says why: upstream's
+    /// `--shared_buffer`.
+    Prefer,
+    /// They do, or it is an error: of loading when there is no such memory, of the first step when QNN does not take a
+    /// tensor in it.
+    Require,
+}
+
 /// Choices for the life of a runner.
 #[derive(Debug, Clone, Default)]
 pub struct RunnerOptions {
@@ -90,8 +105,10 @@ pub struct RunnerOptions {
     pub extra_eos: Vec<TokenId>,
     /// Sizes of lookahead decoding; needed by [`EvalMode::Lookahead`].
     pub lookahead: Option<LookaheadConfig>,
-    /// Put I/O buffers into memory shared with the DSP.
-    pub shared_buffer: bool,
+    /// Whether I/O buffers go into memory shared with the DSP.
+    pub shared_buffer: SharedBuffer,
+    /// `libcdsprpc.so`, or its directory, for shared buffers. `None`: see [`RpcMem::load`](crate::runtime::RpcMem::load).
+    pub rpcmem_lib: Option<PathBuf>,
     /// When the caller began to load the program, in epoch milliseconds, for the statistics. `None`: when the runner
     /// was made.
     pub load_started_ms: Option<i64>,
@@ -120,6 +137,8 @@ pub struct GenerationConfig {
     pub num_bos: usize,
     /// End-of-sequence tokens behind a text prompt.
     pub num_eos: usize,
+    /// Teacher forcing: the turn's first tokens are these, whatever their rows of logits say; then it goes on by itself.
+    pub forced: Vec<TokenId>,
 }
 
 impl Default for GenerationConfig {
@@ -134,6 +153,7 @@ impl Default for GenerationConfig {
             ignore_eos: false,
             num_bos: 1,
             num_eos: 0,
+            forced: Vec::new(),
         }
     }
 }

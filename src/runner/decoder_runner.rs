@@ -80,6 +80,14 @@ impl DecoderRunner {
         self.module.output(method, index, &self.arena)
     }
 
+    pub fn visit_states(&mut self, visit: &mut dyn FnMut(&str, &mut [u8])) -> bool {
+        self.module.visit_states(visit)
+    }
+
+    pub fn module(&self) -> &dyn Module {
+        &*self.module
+    }
+
     pub fn set_profiling(&mut self, on: bool) {
         self.module.set_profiling(on);
     }

@@ -49,6 +49,8 @@ pub enum RunnerError {
     EmptyPrompt,
     #[error("prompt token {index} is {token}, the vocabulary has {vocab} tokens")]
     TokenOutsideVocabulary { index: usize, token: TokenId, vocab: usize },
+    #[error("forced token {index} is {token}, the vocabulary has {vocab} tokens")]
+    ForcedOutsideVocabulary { index: usize, token: TokenId, vocab: usize },
     #[error("temperature {0} is neither 0 nor a positive number")]
     Temperature(f32),
     #[error("top_p {0} is not above 0 and at most 1")]
@@ -62,6 +64,16 @@ pub enum RunnerError {
     NoLogitsScale,
     #[error("a failed turn left the context invalid: reset it first")]
     Poisoned,
+    #[error("no logits are there: nothing was fed by itself since the last turn, reset, rewind or restore")]
+    NoLogits,
+    #[error("this program only reads whole prompts: nothing continues a context token by token")]
+    NothingContinues,
+    #[error("the context holds {have} tokens, it cannot go back to {asked}")]
+    RewindBeyond { have: usize, asked: usize },
+    #[error("the prompt was cancelled; the context is as it was")]
+    Cancelled,
+    #[error("loading was called off by the progress callback")]
+    LoadCancelled,
     #[error("decoder_model_version {name:?} is none of {known}")]
     UnknownFamily { name: String, known: String },
     #[error("eval_mode 2 (lookahead) needs ngram, window and gcap")]
@@ -72,8 +84,6 @@ pub enum RunnerError {
     LookaheadSizes { ngram: usize, window: usize, gcap: usize },
     #[error("lookahead feeds (window + gcap) * (ngram - 1) = {rows} tokens a step, the decode method takes {ar}")]
     LookaheadRows { rows: usize, ar: usize },
-    #[error("shared_buffer needs RpcMem from libcdsprpc.so, which this build does not load")]
-    SharedBuffer,
     #[error("the buffers of this program need more memory than can be addressed")]
     TooLarge,
 }
@@ -85,9 +95,10 @@ impl From<RunnerError> for Error {
             MethodMissing { .. } | NoMethod { .. } | NoSuchMethod { .. } => Status::NotFound,
             StatedLength { .. } | NoContextLength => Status::InvalidProgram,
             ContextExceeded { .. } => Status::ContextExceeded,
-            OnlyAtStart { .. } | Poisoned => Status::InvalidState,
-            SharedBuffer
-            | NoLogitsScale
+            OnlyAtStart { .. } | Poisoned | NoLogits => Status::InvalidState,
+            Cancelled | LoadCancelled => Status::Cancelled,
+            NoLogitsScale
+            | NothingContinues
             | LookaheadNeedsCache
             | StaticMethod { .. }
             | TextMethod { .. }
@@ -97,9 +108,11 @@ impl From<RunnerError> for Error {
             EmptyPrompt
             | MethodAndMode
             | TokenOutsideVocabulary { .. }
+            | ForcedOutsideVocabulary { .. }
             | Temperature(_)
             | TopP(_)
             | NothingToGenerate
+            | RewindBeyond { .. }
             | UnknownFamily { .. }
             | LookaheadUnset
             | LookaheadSizes { .. }

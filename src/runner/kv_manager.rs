@@ -233,9 +233,27 @@ impl KvManager {
         self.n_past = 0;
     }
 
+    /// Bytes of one position in all tensors.
+    pub fn position_bytes(&self) -> usize {
+        self.tensors.iter().map(|tensor| tensor.rows * tensor.step).sum()
+    }
+
+    /// Bytes of the memory for all tensors, what a step writes included.
+    pub fn memory_bytes(&self) -> usize {
+        self.tensors.iter().map(|tensor| tensor.memory.len).sum()
+    }
+
+    /// How many tensors of which shape there are: `5 of 32x1, 5 of 4x8`, rows and bytes of a position in each.
+    pub fn describe(&self) -> String {
+        let shape = |tensor: &CacheTensor| (tensor.rows, tensor.step);
+        let runs = self.tensors.chunk_by(|a, b| shape(a) == shape(b));
+        let runs = runs.map(|run| format!("{} of {}x{}", run.len(), run[0].rows, run[0].step));
+        runs.collect::<Vec<_>>().join(", ")
+    }
+
     /// The contents, independent of arrangement and updater: for each tensor, for each row, every position.
     pub fn save(&self, arena: &mut IoArena) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.tensors.iter().map(|t| t.rows * t.step * self.n_past).sum());
+        let mut bytes = Vec::with_capacity(self.position_bytes() * self.n_past);
         self.for_each_run(arena, 0..self.n_past, |run| bytes.extend_from_slice(run));
         bytes
     }
@@ -244,7 +262,7 @@ impl KvManager {
     /// positions than fit.
     #[must_use]
     pub fn restore(&mut self, arena: &mut IoArena, saved: &[u8]) -> bool {
-        let position: usize = self.tensors.iter().map(|t| t.rows * t.step).sum();
+        let position = self.position_bytes();
         let n = saved.len().checked_div(position).unwrap_or(0);
         if n * position != saved.len() || n > self.cache_len {
             return false;

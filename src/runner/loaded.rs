@@ -3,16 +3,20 @@
 use super::config::{EvalMode, RunnerOptions};
 use super::decoder_runner::DecoderRunner;
 use super::error::RunnerError;
-use super::event::FinishReason;
+use super::event::{FinishReason, LogitsRow};
+use super::load_progress::LoadObserver;
 use super::logits::LogitsFormat;
 use super::lookahead::Lookahead;
 use super::model::{self, Model};
-use super::prompt_processor::process_prompt;
+use super::prompt_processor::{feed_prompt, process_prompt};
+use super::stage::{LastRow, Part};
 use super::text::{self, TextModel};
 use super::token_generator;
 use super::turn::Turn;
 use crate::error::{Context, Result};
 use crate::runtime::Module;
+use crate::tokenizer::TokenId;
+use std::sync::atomic::AtomicBool;
 
 /// The program's kind with its parts.
 pub(crate) enum Loaded {
@@ -24,14 +28,14 @@ pub(crate) enum Loaded {
 
 impl Loaded {
     /// Loads the methods that `options` ask for; what they leave open follows from the program.
-    pub fn load(mut module: Box<dyn Module>, options: &RunnerOptions) -> Result<Self> {
+    pub fn load(mut module: Box<dyn Module>, options: &RunnerOptions, observer: &mut LoadObserver<'_>) -> Result<Self> {
         if options.eval_mode == Some(EvalMode::Lookahead) && options.lookahead.is_none() {
             return Err(RunnerError::LookaheadUnset.into());
         }
-        if is_text(&mut *module, options)? {
-            return Ok(Self::Text(Box::new(TextModel::load(module, options)?)));
+        if is_text(&mut *module, options, observer)? {
+            return Ok(Self::Text(Box::new(TextModel::load(module, options, observer)?)));
         }
-        let model = Model::load(module, options)?;
+        let model = Model::load(module, options, observer)?;
         let lookahead = match (model.mode, options.lookahead, &model.decode) {
             (EvalMode::Lookahead, Some(config), Some(decode)) => Some(Lookahead::new(config, decode.ar())?),
             (EvalMode::Lookahead, ..) => return Err(RunnerError::LookaheadNeedsCache.into()),
@@ -54,6 +58,49 @@ impl Loaded {
             Self::Static { model, lookahead: Some(lookahead) } => lookahead.generate(model, turn),
             Self::Static { model, lookahead: None } => token_generator::generate(model, turn),
             Self::Text(model) => text::generate(model, turn),
+        }
+    }
+
+    /// Takes prompt tokens, which must fit, into the context; see [`feed_prompt`].
+    pub fn feed_prompt(&mut self, tokens: &[TokenId], cancelled: &AtomicBool) -> Result<Option<LastRow>> {
+        match self {
+            Self::Static { model, .. } => feed_prompt(model, tokens, cancelled),
+            Self::Text(model) => {
+                let by = text::feed_prompt(model, tokens, cancelled)?;
+                Ok(by.map(|by| LastRow { by, row: 0 }))
+            }
+        }
+    }
+
+    /// Takes one token, which must fit, into the context, as decoding does.
+    pub fn decode_one(&mut self, token: TokenId) -> Result<LastRow> {
+        match self {
+            Self::Static { model, .. } => model.decode_one(token),
+            Self::Text(model) => {
+                model.feed(Part::Decode, &[token])?;
+                Ok(LastRow { by: Part::Decode, row: 0 })
+            }
+        }
+    }
+
+    /// The logits of the last token fed, until the next one.
+    pub fn last_logits(&self, last: LastRow) -> Result<LogitsRow<'_>> {
+        match self {
+            Self::Static { model, .. } => Ok(model.logits(last)),
+            Self::Text(model) => Ok(model.logits(last.by)?.1),
+        }
+    }
+
+    /// Goes back to the first `position` tokens of the context.
+    pub fn rewind(&mut self, position: usize) {
+        match self {
+            Self::Static { model, lookahead } => {
+                model.kv.rewind(&mut model.decoder.arena, position);
+                if let Some(lookahead) = lookahead {
+                    lookahead.reset();
+                }
+            }
+            Self::Text(model) => model.rewind(position),
         }
     }
 
@@ -96,6 +143,14 @@ impl Loaded {
         match self {
             Self::Static { model, .. } => &mut model.decoder,
             Self::Text(model) => &mut model.decoder,
+        }
+    }
+
+    /// The module that is run.
+    pub fn module(&self) -> &dyn Module {
+        match self {
+            Self::Static { model, .. } => model.decoder.module(),
+            Self::Text(model) => model.decoder.module(),
         }
     }
 
@@ -153,7 +208,7 @@ impl Loaded {
 }
 
 /// Which kind of program is to be run: the one that the options speak of, else the one that the program is.
-fn is_text(module: &mut dyn Module, options: &RunnerOptions) -> Result<bool> {
+fn is_text(module: &mut dyn Module, options: &RunnerOptions, observer: &mut LoadObserver<'_>) -> Result<bool> {
     match (&options.method_name, options.eval_mode) {
         (Some(_), Some(_)) => return Err(RunnerError::MethodAndMode.into()),
         (Some(_), None) => return Ok(true),
@@ -164,6 +219,7 @@ fn is_text(module: &mut dyn Module, options: &RunnerOptions) -> Result<bool> {
         return Ok(false);
     }
     let text = if names.iter().any(|name| name == "forward") {
+        observer.method("forward")?;
         let id = module.load_method("forward").with_context(|| "loading method forward")?;
         text::is_text(module.method_info(id)).then(|| text::describe(module.method_info(id)))
     } else {

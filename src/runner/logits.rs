@@ -4,7 +4,8 @@ use crate::tensor::{DType, Encoding};
 
 /// How a row of logits is stored.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct LogitsFormat {
+pub struct LogitsFormat {
+    /// `u16`, `u8`, `f32`, `f16` or `bf16`.
     pub dtype: DType,
     /// What integer codes stand for, if known.
     pub encoding: Option<Encoding>,
@@ -35,23 +36,22 @@ impl LogitsFormat {
         }
     }
 
-    /// Writes the real values of a row to `reals`.
+    /// Writes the real values of a row, little-endian as the model wrote it, to `reals`; codes stay codes where no
+    /// encoding is known.
     pub fn reals(&self, row: &[u8], reals: &mut Vec<f32>) {
         let encoding = self.encoding.unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
         let decode = |code: u16| encoding.dequantize(i32::from(code));
         reals.clear();
         match self.dtype {
             DType::U8 => reals.extend(row.iter().map(|&code| decode(code.into()))),
-            DType::F32 => reals.extend_from_slice(bytemuck::cast_slice(row)),
+            DType::F32 => reals.extend(row.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes))),
             DType::F16 => {
-                let halves: &[u16] = bytemuck::cast_slice(row);
-                reals.extend(halves.iter().map(|&bits| half::f16::from_bits(bits).to_f32()));
+                reals.extend(row.as_chunks().0.iter().map(|&bytes| half::f16::from_le_bytes(bytes).to_f32()));
             }
             DType::BF16 => {
-                let halves: &[u16] = bytemuck::cast_slice(row);
-                reals.extend(halves.iter().map(|&bits| half::bf16::from_bits(bits).to_f32()));
+                reals.extend(row.as_chunks().0.iter().map(|&bytes| half::bf16::from_le_bytes(bytes).to_f32()));
             }
-            _ => reals.extend(bytemuck::cast_slice::<u8, u16>(row).iter().map(|&code| decode(code))),
+            _ => reals.extend(row.as_chunks().0.iter().map(|&code| decode(u16::from_le_bytes(code)))),
         }
     }
 }

@@ -1,17 +1,20 @@
 //! A program's methods as the runner uses them, with the cache between them: chosen by mode, checked against each
 //! other, and given their memory.
 
-use super::buffer_alloc::{BufferAlloc, Memory};
+use super::buffer_alloc::BufferAlloc;
 use super::config::{EvalMode, RunnerOptions};
 use super::decoder_runner::{DecoderRunner, constant_ints, load_method};
 use super::error::RunnerError;
+use super::event::LogitsRow;
 use super::io::{IoError, MethodIo};
 use super::kv_manager::{CacheLimits, CacheShape, KvManager};
+use super::load_progress::{LoadObserver, LoadStage};
 use super::logits::LogitsFormat;
-use super::stage::Stage;
+use super::stage::{LastRow, Part, Stage};
 use crate::error::Result;
 use crate::log_warning;
 use crate::runtime::Module;
+use crate::tokenizer::TokenId;
 use std::num::NonZeroUsize;
 
 /// The decode methods, newest name first.
@@ -36,9 +39,14 @@ pub(crate) struct Model {
 
 impl Model {
     /// Loads the methods that the mode needs and allocates every buffer.
-    pub fn load(mut module: Box<dyn Module>, options: &RunnerOptions) -> Result<Self> {
+    pub fn load(mut module: Box<dyn Module>, options: &RunnerOptions, observer: &mut LoadObserver<'_>) -> Result<Self> {
         let plan = MethodPlan::choose(&module.method_names(), options.eval_mode)?;
-        let mut load = |name: Option<&str>| name.map(|name| load_method(&mut *module, name, plan.mode)).transpose();
+        observer.expect_methods(plan.prefill.iter().chain(&plan.decode).count());
+        let mut load = |name: Option<&str>| {
+            let Some(name) = name else { return Ok(None) };
+            observer.method(name)?;
+            load_method(&mut *module, name, plan.mode).map(Some)
+        };
         let (mut prefill, mut decode) = (load(plan.prefill)?, load(plan.decode)?);
         if decode.as_ref().is_some_and(|io| io.cache_len().is_none()) {
             // A method that reads the whole context cannot continue: it makes the first token, like a prefill.
@@ -75,7 +83,8 @@ impl Model {
         let mut plan_stage =
             |io: Option<MethodIo>| io.map(|io| Stage::plan(io, &mut buffers, options.kv_updater, window)).transpose();
         let (prefill, decode) = (plan_stage(prefill)?, plan_stage(decode)?);
-        let arena = buffers.allocate(if options.shared_buffer { Memory::RpcMem } else { Memory::ClientMem })?;
+        observer.stage(LoadStage::Memory, "")?;
+        let arena = buffers.allocate_as(options)?;
         let mut decoder = DecoderRunner::new(module, arena);
         for stage in prefill.iter().chain(&decode) {
             stage.bind(&mut decoder)?;
@@ -87,6 +96,40 @@ impl Model {
     pub fn prompt_limit(&self) -> usize {
         let reach = |stage: &Stage| stage.reach(self.kv.len());
         self.decode.as_ref().or(self.prefill.as_ref()).map_or(0, reach)
+    }
+
+    /// The logits of a token that was fed, until the next step.
+    pub fn logits(&self, last: LastRow) -> LogitsRow<'_> {
+        let stage = match last.by {
+            Part::Prefill => &self.prefill,
+            Part::Decode => &self.decode,
+        };
+        stage.as_ref().expect("it has made the row").logits(&self.decoder.arena, last.row)
+    }
+
+    /// Takes one token into the cache by the decode method, as a generation does. It must fit [`Self::prompt_limit`].
+    pub fn decode_one(&mut self, token: TokenId) -> Result<LastRow> {
+        let Self { decoder, kv, decode, .. } = self;
+        let stage = decode.as_mut().ok_or(RunnerError::NothingContinues)?;
+        stage.begin(&mut decoder.arena, kv);
+        stage.feed(&mut decoder.arena, &[token], kv.len());
+        stage.step(decoder, kv)?;
+        stage.append(&mut decoder.arena, kv, 1);
+        Ok(LastRow { by: Part::Decode, row: 0 })
+    }
+
+    /// Positions that the cache holds at most, however it is arranged.
+    pub fn cache_limit(&self) -> usize {
+        let lens = self.prefill.iter().chain(&self.decode).filter_map(Stage::cache_len);
+        lens.max().unwrap_or(self.context_len)
+    }
+
+    /// Arranges the cache so that it holds the most.
+    pub fn arrange_widest(&mut self) {
+        let widest = self.prefill.iter().chain(&self.decode).max_by_key(|stage| stage.cache_len());
+        if let Some(stage) = widest {
+            self.kv.arrange(&mut self.decoder.arena, stage.ar(), stage.cache_len());
+        }
     }
 
     /// Whether some layers see a window only.
@@ -110,14 +153,14 @@ pub(crate) fn has_method(names: &[String]) -> bool {
 
 /// Which methods a mode uses.
 #[derive(Debug, PartialEq)]
-struct MethodPlan {
+pub(super) struct MethodPlan {
     mode: EvalMode,
     prefill: Option<&'static str>,
-    decode: Option<&'static str>,
+    pub(super) decode: Option<&'static str>,
 }
 
 impl MethodPlan {
-    fn choose(names: &[String], asked: Option<EvalMode>) -> Result<Self, RunnerError> {
+    pub(super) fn choose(names: &[String], asked: Option<EvalMode>) -> Result<Self, RunnerError> {
         let has = |name: &&str| names.iter().any(|other| other == name);
         let (prefill, decode) = (Some(PREFILL).filter(has), DECODE.into_iter().find(has));
         if (prefill, decode) == (None, None) {

@@ -67,6 +67,11 @@ impl Sampler {
         (self.temperature, self.top_p, self.rng) = (config.temperature, config.top_p, Rng::new(config.seed));
     }
 
+    /// Goes on with another temperature and top_p; the random numbers go on too.
+    pub fn adjust(&mut self, config: &GenerationConfig) {
+        (self.temperature, self.top_p) = (config.temperature, config.top_p);
+    }
+
     /// The likeliest token of a row.
     pub fn greedy(&self, row: &[u8]) -> TokenId {
         self.format.argmax(row) as TokenId

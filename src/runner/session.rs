@@ -4,9 +4,13 @@ use super::config::{EvalMode, GenerationConfig, Prompt, RunnerOptions};
 use super::error::RunnerError;
 use super::event::{FinishReason, Generation, TokenEvent};
 use super::family::{CacheMode, Family};
+use super::load_progress::{LoadObserver, LoadProgress, LoadStage};
 use super::loaded::Loaded;
+use super::logits::LogitsFormat;
+use super::memory::RunnerMemory;
 use super::sampler::Sampler;
 use super::stats::{Stats, now_ms};
+use super::token_steps::ByHand;
 use super::turn::Turn;
 use crate::error::Result;
 use crate::runtime::{Module, Profile};
@@ -22,7 +26,7 @@ const MAX_EXPECTED: usize = 1 << 16;
 
 /// Stops a runner from another thread: at the next token or prefill block.
 #[derive(Debug, Clone, Default)]
-pub struct Canceller(Arc<AtomicBool>);
+pub struct Canceller(pub(super) Arc<AtomicBool>);
 
 impl Canceller {
     /// Asks the running turn, if any, to stop.
@@ -33,22 +37,35 @@ impl Canceller {
 
 /// A model, its KV cache and its place in the context.
 pub struct Runner {
-    loaded: Loaded,
-    sampler: Sampler,
+    pub(super) loaded: Loaded,
+    pub(super) sampler: Sampler,
     tokenizer: Arc<dyn Tokenizer>,
     eos_ids: Vec<TokenId>,
-    canceller: Canceller,
+    pub(super) canceller: Canceller,
     /// A turn began and did not end well.
-    poisoned: bool,
+    pub(super) poisoned: bool,
+    /// What calls token by token left behind.
+    pub(super) by_hand: ByHand,
     load_ms: [i64; 2],
 }
 
 impl Runner {
     /// Loads the methods that the mode needs, resolves tensor roles and allocates every buffer.
     pub fn load(module: Box<dyn Module>, tokenizer: Arc<dyn Tokenizer>, options: RunnerOptions) -> Result<Self> {
+        let mut nobody = |_: &LoadProgress<'_>| ControlFlow::Continue(());
+        Self::load_observed(module, tokenizer, options, &mut LoadObserver::new(&mut nobody))
+    }
+
+    /// As [`load`](Self::load), and tells how far it has come. [`RunnerError::LoadCancelled`] when it was called off.
+    pub fn load_observed(
+        module: Box<dyn Module>,
+        tokenizer: Arc<dyn Tokenizer>,
+        options: RunnerOptions,
+        observer: &mut LoadObserver<'_>,
+    ) -> Result<Self> {
         let load_start_ms = options.load_started_ms.unwrap_or_else(now_ms);
         let family = Family::from_name(options.decoder_model_version.as_deref().unwrap_or("llama2"))?;
-        let loaded = Loaded::load(module, &options)?;
+        let loaded = Loaded::load(module, &options, observer)?;
         if family.cache_mode == CacheMode::Hybrid && loaded.eval_mode().is_some() && !loaded.is_windowed() {
             log_warning!("{} models have a mask for windowed layers, this program has none", family.name);
         }
@@ -62,7 +79,9 @@ impl Runner {
         let sampler = Sampler::new(loaded.logits());
         let load_ms = [load_start_ms, now_ms()];
         let canceller = Canceller::default();
-        Ok(Self { loaded, sampler, tokenizer, eos_ids, canceller, poisoned: false, load_ms })
+        observer.stage(LoadStage::Done, "")?;
+        let (poisoned, by_hand) = (false, ByHand::default());
+        Ok(Self { loaded, sampler, tokenizer, eos_ids, canceller, poisoned, by_hand, load_ms })
     }
 
     /// Runs one turn. `on_token` is called for each token as it is made and may stop the turn.
@@ -83,9 +102,13 @@ impl Runner {
             return Err(RunnerError::NothingToGenerate.into());
         }
         let prompt = self.prompt_tokens(prompt, config)?;
+        if let Some((index, token)) = self.stranger(&config.forced) {
+            return Err(RunnerError::ForcedOutsideVocabulary { index, token, vocab: self.loaded.vocab() }.into());
+        }
         let seq_len = self.seq_len(config);
         self.check_length(prompt.len(), seq_len)?;
 
+        self.by_hand = ByHand::default();
         self.canceller.0.store(false, Ordering::Release);
         // Stays so when an error or a panic in the callback leaves this function early.
         self.poisoned = true;
@@ -147,6 +170,7 @@ impl Runner {
     /// Forgets the context: position 0, empty cache.
     pub fn reset(&mut self) {
         self.loaded.reset();
+        self.by_hand = ByHand::default();
         self.poisoned = false;
     }
 
@@ -163,6 +187,11 @@ impl Runner {
     /// Size of a row of logits.
     pub fn vocab_size(&self) -> usize {
         self.loaded.vocab()
+    }
+
+    /// How the rows of logits that events show are stored.
+    pub fn logits_format(&self) -> LogitsFormat {
+        self.loaded.logits()
     }
 
     /// The mode of a static program, as asked or as chosen from its methods; `None` for a `forward(tokens, input_pos)`
@@ -184,6 +213,16 @@ impl Runner {
     /// What was recorded since the last call; `None` when nothing is recorded or the module cannot.
     pub fn take_profile(&mut self) -> Option<Profile> {
         self.loaded.decoder().take_profile()
+    }
+
+    /// Threads that compute what runs on the CPU; `None` when none were made, or the module does not say.
+    pub fn cpu_threads(&self) -> Option<usize> {
+        self.loaded.module().cpu_threads()
+    }
+
+    /// Memory that the runner holds.
+    pub fn memory(&self) -> RunnerMemory {
+        RunnerMemory::of(&self.loaded)
     }
 
     /// The tokens that end a generation.
@@ -216,12 +255,24 @@ impl Runner {
             }
             Prompt::Tokens(tokens) => tokens.to_vec(),
         };
+        self.check_tokens(&tokens)?;
+        Ok(tokens)
+    }
+
+    /// Fails for no token, and for one that the model does not know.
+    pub(super) fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), RunnerError> {
         let vocab = self.loaded.vocab();
-        match tokens.iter().enumerate().find(|&(_, &token)| token >= vocab as u64) {
-            _ if tokens.is_empty() => Err(RunnerError::EmptyPrompt.into()),
-            Some((index, &token)) => Err(RunnerError::TokenOutsideVocabulary { index, token, vocab }.into()),
-            None => Ok(tokens),
+        match self.stranger(tokens) {
+            _ if tokens.is_empty() => Err(RunnerError::EmptyPrompt),
+            Some((index, token)) => Err(RunnerError::TokenOutsideVocabulary { index, token, vocab }),
+            None => Ok(()),
         }
+    }
+
+    /// The first token outside the vocabulary, and where it is.
+    fn stranger(&self, tokens: &[TokenId]) -> Option<(usize, TokenId)> {
+        let vocab = self.loaded.vocab() as u64;
+        tokens.iter().copied().enumerate().find(|&(_, token)| token >= vocab)
     }
 
     fn seq_len(&self, config: &GenerationConfig) -> usize {
@@ -235,7 +286,8 @@ impl Runner {
         }
     }
 
-    fn check_length(&self, need: usize, seq_len: usize) -> Result<(), RunnerError> {
+    /// Whether `need` more tokens can be fed.
+    pub(super) fn check_length(&self, need: usize, seq_len: usize) -> Result<(), RunnerError> {
         let have = self.position();
         if self.loaded.starts_only() && have > 0 {
             return Err(RunnerError::OnlyAtStart { position: have });

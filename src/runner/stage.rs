@@ -14,6 +14,24 @@ use crate::tensor::DType;
 use crate::tokenizer::TokenId;
 use std::num::NonZeroUsize;
 
+/// Which of a program's methods a call goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The one that takes prompts; for a program of one method, that one.
+    Prefill,
+    /// The one that continues.
+    Decode,
+}
+
+/// Where the logits of the last token fed are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LastRow {
+    /// Who made them.
+    pub by: Part,
+    /// Row of its last step.
+    pub row: usize,
+}
+
 /// A method, its masks, and where its tokens, positions and logits lie.
 #[derive(Debug)]
 pub(crate) struct Stage {
@@ -68,6 +86,11 @@ impl Stage {
     /// Tokens of a step.
     pub fn ar(&self) -> usize {
         self.io.ar
+    }
+
+    /// Positions of the cache that it reads; `None` when it reads none.
+    pub fn cache_len(&self) -> Option<usize> {
+        self.io.cache_len()
     }
 
     /// Whether some layers see a window only.
@@ -134,7 +157,7 @@ impl Stage {
         let dtype = self.io.logits.dtype;
         let len = self.io.vocab * dtype.size();
         let row = self.logits.part(row * len..(row + 1) * len).expect("a row of the step");
-        LogitsRow { dtype, bytes: arena.bytes(row) }
+        LogitsRow { dtype, encoding: self.io.format.encoding, bytes: arena.bytes(row) }
     }
 
     /// Takes the first `n` tokens of the last step into the past. Where fewer fit, as many as fit.

@@ -52,7 +52,8 @@ impl Turn<'_> {
     /// Chooses the next token and reports it; says whether the turn ends with it.
     pub fn take(&mut self, logits: LogitsRow<'_>, source: Source) -> Result<Option<FinishReason>> {
         let began = Instant::now();
-        let token = self.sampler.sample(logits.bytes);
+        let forced = self.config.forced.get(self.tokens.len()).copied();
+        let token = forced.unwrap_or_else(|| self.sampler.sample(logits.bytes));
         self.sampling += began.elapsed();
 
         // The token made from the prompt is decoded as if it followed itself, as upstream does.

@@ -36,6 +36,16 @@ pub trait MethodCompiler: Send + Sync {
     /// # Errors
     /// What stands in the way of the method however it is executed: a damaged delegate, no memory.
     fn compile(&self, source: &MethodSource<'_>) -> Result<Compilation>;
+
+    /// Bytes of the weights that were packed.
+    fn weight_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Threads that compiled methods run on; `None` as long as nothing was compiled.
+    fn threads(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// A method as its compiler sees it. Indices of the plan were checked.
@@ -78,6 +88,11 @@ pub trait CompiledMethod: Send {
     /// Tokens that a call should take at most; see [`Module::chunk`](super::Module::chunk).
     fn chunk(&self) -> Option<usize> {
         None
+    }
+
+    /// Bytes of intermediate values that it holds.
+    fn scratch_bytes(&self) -> u64 {
+        0
     }
 }
 

@@ -1,5 +1,6 @@
 //! Backends: they take a delegate's blob and run it.
 
+use super::shared_memory::SharedMemory;
 use super::value::Value;
 use crate::error::Result;
 use crate::pte::{Blob, CompileSpec};
@@ -82,6 +83,10 @@ pub trait Delegate: Send {
     fn retyped_args(&self) -> &[RetypedArg] {
         &[]
     }
+
+    /// Says, before the first execution on an arena, what memory shared with the DSP that arena lies in. Arguments may
+    /// lie in it or elsewhere. Memory of an arena before is to be given up.
+    fn share(&mut self, _memory: Option<&Arc<SharedMemory>>) {}
 
     /// Runs on `values[args]`.
     ///

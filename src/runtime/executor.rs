@@ -2,6 +2,7 @@
 
 use super::delegate::Delegate;
 use super::error::RuntimeError;
+use super::io_arena::IoArena;
 use super::kernel::Kernel;
 use super::kernel_args::KernelArgs;
 use super::profile::{ProfileKind, Recorder, Work};
@@ -41,6 +42,8 @@ pub(super) struct Executor {
     pub(super) chains: Vec<Vec<Step>>,
     /// `None` for a delegate that is never called.
     pub(super) delegates: Vec<Option<Box<dyn Delegate>>>,
+    /// The arena that the delegates know.
+    pub(super) arena: Option<u64>,
     /// By operator index, for messages.
     pub(super) operator_names: Vec<String>,
     /// By delegate index, for messages.
@@ -48,6 +51,14 @@ pub(super) struct Executor {
 }
 
 impl Executor {
+    /// Tells the delegates of an arena that they do not know yet.
+    #[inline]
+    pub(super) fn share(&mut self, arena: &IoArena) {
+        if self.arena.replace(arena.id()) != Some(arena.id()) {
+            self.delegates.iter_mut().flatten().for_each(|delegate| delegate.share(arena.shared_memory()));
+        }
+    }
+
     /// Runs all chains once. Indices in the steps were checked when they were made.
     pub(super) fn run(
         &mut self,
@@ -55,7 +66,7 @@ impl Executor {
         values: &mut [Value],
         mut recorder: Option<&mut Recorder>,
     ) -> Result<()> {
-        let Self { chains, delegates, operator_names, delegate_ids } = self;
+        let Self { chains, delegates, operator_names, delegate_ids, .. } = self;
         let mut left = MAX_INSTRUCTIONS;
         for (chain, steps) in chains.iter().enumerate() {
             let mut at = 0;

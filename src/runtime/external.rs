@@ -30,6 +30,11 @@ impl External {
         Ok(Self { tensors, named_data })
     }
 
+    /// Bytes of the files' tensors and blobs.
+    pub(super) fn bytes(&self) -> u64 {
+        self.tensors.values().map(|entry| entry.blob.len() as u64).sum()
+    }
+
     /// The bytes of an external tensor of the program, of its type and shape.
     pub(super) fn tensor(&self, value: &TensorValue) -> Result<&Blob, RuntimeError> {
         let name = || value.fully_qualified_name.clone().unwrap_or_default();

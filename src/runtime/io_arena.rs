@@ -5,10 +5,12 @@
 //! of it by checked ranges; nobody keeps a pointer but the module, which may use it only during `execute`.
 #![allow(unsafe_code)]
 
+use super::shared_memory::SharedMemory;
 use crate::base::aligned::{ALIGNMENT, AlignedBuffer};
 use crate::error::{Error, Result, Status};
 use crate::tensor::Element;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A range of an arena, in bytes. Copyable, and checked against the arena at every use.
@@ -33,10 +35,35 @@ impl IoSlice {
     }
 }
 
+/// Where an arena's bytes are.
+#[derive(Debug)]
+enum Block {
+    Heap(AlignedBuffer),
+    Shared(Arc<SharedMemory>),
+}
+
+impl Block {
+    #[inline]
+    fn as_ptr(&self) -> *mut u8 {
+        match self {
+            Self::Heap(buffer) => buffer.as_ptr(),
+            Self::Shared(memory) => memory.as_ptr(),
+        }
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        match self {
+            Self::Heap(buffer) => buffer.len(),
+            Self::Shared(memory) => memory.len(),
+        }
+    }
+}
+
 /// The memory itself.
 #[derive(Debug)]
 pub struct IoArena {
-    buffer: AlignedBuffer,
+    buffer: Block,
     used: usize,
     id: u64,
 }
@@ -44,9 +71,26 @@ pub struct IoArena {
 impl IoArena {
     /// An arena of `capacity` zero bytes.
     pub fn new(capacity: usize) -> Result<Self> {
+        Ok(Self::of(Block::Heap(AlignedBuffer::zeroed(capacity)?)))
+    }
+
+    /// An arena that lies in `memory` and fills it.
+    pub fn in_shared_memory(memory: SharedMemory) -> Self {
+        Self::of(Block::Shared(Arc::new(memory)))
+    }
+
+    fn of(buffer: Block) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { buffer: AlignedBuffer::zeroed(capacity)?, used: 0, id })
+        Self { buffer, used: 0, id: NEXT.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// The memory shared with the DSP that the arena lies in; `None` on the heap. Backends that tell their vendor's
+    /// library of it keep it as long as that library knows it.
+    pub fn shared_memory(&self) -> Option<&Arc<SharedMemory>> {
+        match &self.buffer {
+            Block::Heap(_) => None,
+            Block::Shared(memory) => Some(memory),
+        }
     }
 
     /// Bytes that `alloc(len)` takes, alignment included.

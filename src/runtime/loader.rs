@@ -64,6 +64,7 @@ impl Loader<'_> {
                 Body::Instructions(Executor {
                     chains: lower(plan, &kernels, &places, &values),
                     delegates,
+                    arena: None,
                     operator_names: plan.operators.iter().map(ToString::to_string).collect(),
                     delegate_ids: plan.delegates.iter().map(|delegate| delegate.id.clone()).collect(),
                 })

@@ -146,6 +146,21 @@ impl Memory {
         Ok(())
     }
 
+    /// Planned buffer `index`, if it has bytes.
+    pub(super) fn planned_buffer(&self, index: u32) -> Option<&Arc<AlignedBuffer>> {
+        self.planned.get(index as usize)?.memory.as_ref()
+    }
+
+    /// All planned buffers with bytes.
+    pub(super) fn planned_buffers(&self) -> impl Iterator<Item = &Arc<AlignedBuffer>> {
+        self.planned.iter().filter_map(|buffer| buffer.memory.as_ref())
+    }
+
+    /// Constants that were copied.
+    pub(super) fn copies(&self) -> impl Iterator<Item = &Arc<AlignedBuffer>> {
+        self.copies.iter()
+    }
+
     /// The bytes of `tensor` when they lie in this memory, `None` when they are the caller's.
     pub(super) fn find(&self, tensor: &Tensor) -> Option<&[u8]> {
         let (start, len) = (tensor.address() as usize, tensor.byte_len());

@@ -78,11 +78,22 @@ impl Method {
         }
     }
 
+    /// Bytes of intermediate values, beyond planned memory.
+    pub(super) fn scratch_bytes(&self) -> u64 {
+        match &self.body {
+            Body::Instructions(_) => 0,
+            Body::Compiled(compiled) => compiled.scratch_bytes(),
+        }
+    }
+
     fn run(&mut self, arena: &mut IoArena, recorder: Option<&mut Recorder>) -> Result<()> {
         self.bindings.before(arena, &mut self.values)?;
         let name = &self.info.name;
         match &mut self.body {
-            Body::Instructions(executor) => executor.run(name, &mut self.values, recorder)?,
+            Body::Instructions(executor) => {
+                executor.share(arena);
+                executor.run(name, &mut self.values, recorder)?;
+            }
             Body::Compiled(compiled) => {
                 let mut values = MethodValues::new(&mut self.values);
                 let result = match recorder {

@@ -44,7 +44,26 @@ pub struct MethodInfo {
     pub outputs: Vec<Option<TensorInfo>>,
 }
 
-/// A program that can be run. Implemented by `NativeModule` and by hosts.
+/// Memory that a module holds, in bytes; 0 for what is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ModuleMemory {
+    /// The program, weights included.
+    pub program: u64,
+    /// Whether the program is a mapped file, whose pages come in as they are touched and can be dropped again.
+    pub program_mapped: bool,
+    /// External data files, mapped likewise.
+    pub data: u64,
+    /// Planned memory of the loaded methods, each buffer once.
+    pub planned: u64,
+    /// What lives from one execution to the next, a part of `planned`; see [`Module::visit_states`].
+    pub states: u64,
+    /// Constants that were copied because they lie unaligned in the file, and weights packed for the kernels.
+    pub weights: u64,
+    /// Intermediate values of compiled methods.
+    pub scratch: u64,
+}
+
+/// A program that can be run. Implemented by `NativeModule` and, for hosts, by `HostModule`.
 ///
 /// Inputs and outputs without planned memory must be bound before the first `execute`; they stay bound. A binding names
 /// a range of the arena that is then lent to `execute`, and only that arena may be lent. Binding is cheap: it may be
@@ -85,6 +104,23 @@ pub trait Module: Send {
     /// less time for it. `None` when it makes no difference, or is not known.
     fn chunk(&self, _method: MethodId) -> Option<usize> {
         None
+    }
+
+    /// Shows each piece of memory that the loaded methods keep from one execution to the next – the caches of a
+    /// `forward(tokens, input_pos)` program are among them –, in an order that the program alone decides: its name with
+    /// type and sizes, and its bytes, to read or to write. False, and nothing shown, where that cannot be done.
+    fn visit_states(&mut self, _visit: &mut dyn FnMut(&str, &mut [u8])) -> bool {
+        false
+    }
+
+    /// Threads that compute what runs on the CPU; `None` when none were made, or it is not known.
+    fn cpu_threads(&self) -> Option<usize> {
+        None
+    }
+
+    /// Memory that the module holds.
+    fn memory(&self) -> ModuleMemory {
+        ModuleMemory::default()
     }
 
     /// Begins or ends to record where the time of executions goes. Does nothing where that cannot be recorded.

@@ -9,9 +9,10 @@ use super::kernel::KernelRegistry;
 use super::loader::Loader;
 use super::memory::Common;
 use super::method::Method;
-use super::module::{MethodId, MethodInfo, Module};
+use super::module::{MethodId, MethodInfo, Module, ModuleMemory};
 use super::profile::{Profile, Recorder};
 use super::shared_buffers::kept_apart;
+use super::state::{States, held, program_bytes};
 use super::value::Value;
 use crate::error::Result;
 use crate::log_warning;
@@ -71,6 +72,11 @@ impl NativeModule {
     /// instruction by instruction.
     pub fn with_compiler(self, compiler: Arc<dyn MethodCompiler>, execution: Execution) -> Self {
         Self { compiler: Some(compiler), execution, ..self }
+    }
+
+    fn states(&self) -> States {
+        let plan = |method: &Method| self.program.plan(&method.info.name);
+        States::new(self.methods.iter().filter_map(|method| Some((plan(method)?, &method.memory))))
     }
 
     fn method(&self, id: MethodId) -> Result<&Method> {
@@ -180,6 +186,24 @@ impl Module for NativeModule {
 
     fn chunk(&self, method: MethodId) -> Option<usize> {
         self.method(method).ok()?.chunk()
+    }
+
+    fn visit_states(&mut self, visit: &mut dyn FnMut(&str, &mut [u8])) -> bool {
+        self.states().visit(visit);
+        true
+    }
+
+    fn memory(&self) -> ModuleMemory {
+        let (program, program_mapped) = program_bytes(&self.program);
+        let (planned, copies) = held(self.methods.iter().map(|method| &method.memory));
+        let packed = self.compiler.as_ref().map_or(0, |compiler| compiler.weight_bytes());
+        let scratch = self.methods.iter().map(Method::scratch_bytes).sum();
+        let (data, states) = (self.external.bytes(), self.states().bytes());
+        ModuleMemory { program, program_mapped, data, planned, states, weights: copies + packed, scratch }
+    }
+
+    fn cpu_threads(&self) -> Option<usize> {
+        self.compiler.as_ref()?.threads()
     }
 
     fn set_profiling(&mut self, on: bool) {

@@ -69,6 +69,8 @@ pub struct FakeText {
     pub chunk: Option<usize>,
     /// Tokens that come out at a position whatever the context is.
     pub forced: BTreeMap<usize, TokenId>,
+    /// Whether the cache can be saved and restored.
+    pub shows_states: bool,
     pub constants: BTreeMap<&'static str, Vec<Value>>,
 }
 
@@ -84,6 +86,7 @@ impl Default for FakeText {
             planned_outputs: true,
             chunk: None,
             forced: BTreeMap::new(),
+            shows_states: true,
             constants: BTreeMap::from([
                 ("get_max_seq_len", vec![Value::Int(64)]),
                 ("get_max_context_len", vec![Value::Int(64)]),
@@ -293,6 +296,17 @@ impl Module for FakeTextModule {
         }
         method.dims[index] = dims.to_vec();
         Ok(())
+    }
+
+    fn visit_states(&mut self, visit: &mut dyn FnMut(&str, &mut [u8])) -> bool {
+        if !self.model.shows_states {
+            return false;
+        }
+        let mut bytes: Vec<u8> = self.cache.iter().flat_map(|token| token.unwrap_or(-1).to_le_bytes()).collect();
+        visit("cache", &mut bytes);
+        let tokens = bytes.chunks_exact(8).map(|token| i64::from_le_bytes(token.try_into().expect("eight bytes")));
+        self.cache = tokens.map(|token| Some(token).filter(|&token| token >= 0)).collect();
+        true
     }
 
     fn chunk(&self, _: MethodId) -> Option<usize> {

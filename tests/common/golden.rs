@@ -140,10 +140,16 @@ impl Turn {
             steps: steps.iter().map(Step::read).collect(),
         }
     }
+
+    /// Prompt tokens, and generated ones as upstream counts them: without the one that the prefill makes.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.prompt_tokens.len() as u64, self.steps.len() as u64 - 1)
+    }
 }
 
 impl Step {
-    fn read(json: &Value) -> Self {
+    /// A recorded step, or a line of our trace, which is in the same terms.
+    pub fn read(json: &Value) -> Self {
         // Rows that upstream read beyond the logits have no hash, and numbers that JSON cannot hold.
         let known = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let top5 = json["top5"].as_array().map(Vec::as_slice).unwrap_or_default().iter();

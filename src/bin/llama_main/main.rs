@@ -18,7 +18,8 @@
 //! * Rates of a time below the clock's millisecond are left out of the observer line and 0 in the report; upstream prints
 //!   `inf` and `nan`. `aggregate_model_execution_time_ms` is measured; upstream says 0.
 //! * A failure is one line on stderr, `llama_main: error: …`.
-//! * Flags of our own: `--seed`, `--trace_path`, `--log_level`.
+//! * Flags of our own: `--seed`, `--trace_path`, `--module`, `--module_library`,
+//!   `--log_level`.
 #![deny(unsafe_code)]
 
 // What `allow` is for: of a shared file each program uses its own part.

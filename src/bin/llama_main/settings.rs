@@ -3,7 +3,7 @@
 use crate::gflags::{Flag, Kind, Parsed};
 use crate::log_line;
 use llama_runner::base::log::Level;
-use llama_runner::builtin::ProgramOptions;
+use llama_runner::builtin::{ProgramOptions, Runtime};
 use llama_runner::runner::GenerationConfig;
 use llama_runner::{Error, Result, Status};
 use std::fs::File;
@@ -31,6 +31,8 @@ pub const FLAGS: &[Flag] = &[
     Flag { name: "method_name", kind: Kind::Text, default: "forward", help: "The method to run." },
     Flag { name: "seed", kind: Kind::Int32, default: "0", help: "Seed of the sampler at a temperature above 0." },
     Flag { name: "trace_path", kind: Kind::Text, default: "", help: "Where a JSON line for each token is written." },
+    Flag { name: "module", kind: Kind::Text, default: "native", help: "Whose runtime runs the program: native, or executorch through an adapter library." },
+    Flag { name: "module_library", kind: Kind::Text, default: "", help: "That adapter, or its directory; else LLR_MODULE_EXECUTORCH, beside this program, the loader's search path." },
     Flag { name: "log_level", kind: Kind::Text, default: "warning", help: "The library's lines on stderr: off, error, warning, info, verbose, debug." },
 ];
 
@@ -85,6 +87,7 @@ impl Settings {
             program: ProgramOptions {
                 data_paths: data_paths.collect(),
                 cpu_threads: cpu_threads(parsed.int32("cpu_threads"))?,
+                runtime: Runtime::from_flags(&parsed.text("module"), &parsed.text("module_library"))?,
                 ..ProgramOptions::default()
             },
             prompt,
@@ -252,6 +255,8 @@ mod tests {
             (&["--num_eos=-1"], "--num_eos -1 is negative"),
             (&["--cpu_threads=-2"], "--cpu_threads -2 is below -1"),
             (&["--model_path="], "flag --model_path is empty"),
+            (&["--module=pytorch"], "--module \"pytorch\" is neither native nor executorch"),
+            (&["--module_library=x.so"], "--module_library is for --module executorch"),
             (&["--log_level=loud"], "--log_level \"loud\""),
         ] {
             let error = settings(line).unwrap_err();

@@ -1,6 +1,8 @@
-//! `llr`: makes the programs that the runners run, and looks into them.
+//! `llr`: makes the programs that the runners run, looks into them, compares their runs and measures them.
 #![deny(unsafe_code)]
 
+mod bench;
+mod compare;
 #[path = "../shared/exit.rs"]
 mod exit;
 mod export;
@@ -11,7 +13,7 @@ use llama_runner::Result;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Makes ExecuTorch language-model programs, and looks into them.
+/// Makes ExecuTorch language-model programs, looks into them, compares their runs and measures them.
 #[derive(Debug, Parser)]
 #[command(name = "llr", version, arg_required_else_help = true)]
 struct Cli {
@@ -23,6 +25,13 @@ struct Cli {
 // One is made for a process.
 #[allow(clippy::large_enum_variant)]
 enum Command {
+    /// Measures how fast a program loads, takes prompts and makes tokens.
+    Bench(bench::Arguments),
+    /// Runs prompts through two sides, and shows where their tokens and logits part.
+    Compare(compare::Arguments),
+    /// One side of a comparison.
+    #[command(name = compare::WORKER, hide = true)]
+    CompareSide(compare::worker::Arguments),
     /// Makes a program from a checkpoint, and runs it.
     Export(export::Arguments),
     /// Shows a program: methods, inputs and outputs, constants, operators, delegates, segments.
@@ -39,15 +48,20 @@ fn main() -> ExitCode {
             return if message.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS };
         }
     };
-    let result: Result<()> = match cli.command {
-        Command::Export(arguments) => export::run(&arguments),
-        Command::Inspect(arguments) => inspect::run(&arguments),
+    let comparing = matches!(cli.command, Command::Compare(_));
+    let result: Result<u8> = match cli.command {
+        Command::Bench(arguments) => bench::run(&arguments).map(|()| 0),
+        Command::Compare(arguments) => compare::run(&arguments),
+        Command::CompareSide(arguments) => compare::worker::run(&arguments).map(|()| 0),
+        Command::Export(arguments) => export::run(&arguments).map(|()| 0),
+        Command::Inspect(arguments) => inspect::run(&arguments).map(|()| 0),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             let _ = std::io::stderr().write_all(format!("llr: error: {}\n", error.chain()).as_bytes());
-            ExitCode::from(exit::code(error.status()))
+            // A script that compares must tell a failure from a difference, whatever failed.
+            ExitCode::from(if comparing { compare::FAILED } else { exit::code(error.status()) })
         }
     }
 }

@@ -23,7 +23,8 @@
 //! * Temperature samples from dequantized logits with `--seed`; upstream's raw codes make every temperature greedy.
 //! * Arguments that belong to no flag are named in a warning; upstream ignores them.
 //! * A failure is one line on stderr, `qnn_llama_runner: error: …`, and an exit code that says its family (`exit.rs`).
-//! * Flags of our own: `--max_decode_steps`, `--seed`, `--trace_path`, `--qnn_lib_dir`, `--log_level`.
+//! * Flags of our own: `--max_decode_steps`, `--seed`, `--trace_path`, `--qnn_lib_dir`, `--module`, `--module_library`,
+//!   `--log_level`.
 #![deny(unsafe_code)]
 
 #[path = "../shared/exit.rs"]

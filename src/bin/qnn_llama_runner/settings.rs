@@ -3,7 +3,8 @@
 use crate::gflags::{Flag, Kind, Parsed};
 use crate::log_line;
 use llama_runner::base::log::Level;
-use llama_runner::runner::{EvalMode, KvUpdater, LookaheadConfig, RunnerOptions};
+use llama_runner::builtin::Runtime;
+use llama_runner::runner::{EvalMode, KvUpdater, LookaheadConfig, RunnerOptions, SharedBuffer};
 use llama_runner::{Error, Result, Status};
 use std::path::PathBuf;
 
@@ -23,7 +24,8 @@ pub const FLAGS: &[Flag] = &[
     Flag { name: "temperature", kind: Kind::Double, default: "0", help: "0 takes the likeliest token, above 0 samples." },
     Flag { name: "seq_len", kind: Kind::Int32, default: "128", help: "Length of prompt and answer together, in tokens; 0 or less: the model's context." },
     Flag { name: "eval_mode", kind: Kind::Int32, default: "1", help: "0: kv, 1: hybrid (prefill and kv), 2: lookahead; when not given, what the program has." },
-    Flag { name: "shared_buffer", kind: Kind::Bool, default: "false", help: "Put inputs and outputs into memory shared with the DSP." },
+    Flag { name: "shared_buffer", kind: Kind::Bool, default: "false", help: "Put inputs and outputs into memory shared with the DSP, where libcdsprpc.so allows it." },
+    Flag { name: "require_shared_buffer", kind: Kind::Bool, default: "false", help: "The same, and fail where it cannot be done." },
     Flag { name: "kv_updater", kind: Kind::Text, default: "SmartMask", help: "How the cache is updated: SmartMask or ShiftPointer." },
     Flag { name: "num_iters", kind: Kind::Int32, default: "1", help: "How often all prompts are run, in one conversation." },
     Flag { name: "ngram", kind: Kind::Int32, default: "0", help: "Lookahead: length of a guessed n-gram." },
@@ -33,6 +35,8 @@ pub const FLAGS: &[Flag] = &[
     Flag { name: "seed", kind: Kind::Int32, default: "0", help: "Seed of the sampler at a temperature above 0." },
     Flag { name: "trace_path", kind: Kind::Text, default: "", help: "Where a JSON line for each token is written." },
     Flag { name: "qnn_lib_dir", kind: Kind::Text, default: "", help: "Directory of libQnnHtp.so and libQnnSystem.so, searched first." },
+    Flag { name: "module", kind: Kind::Text, default: "native", help: "Whose runtime runs the program: native, or executorch through an adapter library." },
+    Flag { name: "module_library", kind: Kind::Text, default: "", help: "That adapter, or its directory; else LLR_MODULE_EXECUTORCH, beside this program, the loader's search path." },
     Flag { name: "log_level", kind: Kind::Text, default: "warning", help: "The library's lines on stderr: off, error, warning, info, verbose, debug." },
 ];
 
@@ -56,6 +60,7 @@ pub struct Settings {
     pub dump_logits_path: Option<PathBuf>,
     pub trace_path: Option<PathBuf>,
     pub qnn_lib_dir: Option<PathBuf>,
+    pub runtime: Runtime,
     pub input: Input,
     pub system_prompt: String,
     /// `--decoder_model_version`.
@@ -114,6 +119,11 @@ impl Settings {
         if !(temperature.is_finite() && temperature >= 0.0) {
             return Err(invalid(format!("--temperature {given} is neither 0 nor a positive number")));
         }
+        let shared_buffer = match (parsed.bool("require_shared_buffer"), parsed.bool("shared_buffer")) {
+            (true, _) => SharedBuffer::Require,
+            (false, true) => SharedBuffer::Prefer,
+            (false, false) => SharedBuffer::Off,
+        };
         let level_name = parsed.text("log_level");
         let log_level = log_line::level(&level_name).ok_or_else(|| {
             invalid(format!("--log_level {level_name:?} is none of off, error, warning, info, verbose, debug"))
@@ -127,6 +137,7 @@ impl Settings {
             dump_logits_path,
             trace_path: path("trace_path"),
             qnn_lib_dir: path("qnn_lib_dir"),
+            runtime: Runtime::from_flags(&parsed.text("module"), &parsed.text("module_library"))?,
             input: match path("tokenized_prompt") {
                 Some(file) => Input::Tokens(file),
                 None => Input::Texts(parsed.texts("prompt")),
@@ -138,7 +149,7 @@ impl Settings {
                 kv_updater: KvUpdater::from_name(&parsed.text("kv_updater"))?,
                 decoder_model_version: Some(parsed.text("decoder_model_version")),
                 lookahead,
-                shared_buffer: parsed.bool("shared_buffer"),
+                shared_buffer,
                 ..RunnerOptions::default()
             },
             temperature,
@@ -184,7 +195,15 @@ mod tests {
         assert_eq!((settings.seq_len, settings.num_iters, settings.temperature), (128, 1, 0.0));
         assert_eq!(settings.runner.decoder_model_version.as_deref(), Some("llama2"));
         assert_eq!((settings.dump_logits_path, settings.max_decode_steps), (None, None));
-        assert!(!settings.runner.shared_buffer);
+        assert_eq!(settings.runner.shared_buffer, SharedBuffer::Off);
+    }
+
+    #[test]
+    fn shared_buffer_prefers_and_the_other_flag_requires() {
+        let mode = |line: &[&str]| settings(line).unwrap().runner.shared_buffer;
+        assert_eq!(mode(&["--shared_buffer"]), SharedBuffer::Prefer);
+        assert_eq!(mode(&["--require_shared_buffer"]), SharedBuffer::Require);
+        assert_eq!(mode(&["--shared_buffer=false", "--require_shared_buffer"]), SharedBuffer::Require);
     }
 
     #[test]
@@ -235,6 +254,7 @@ mod tests {
             (&["--temperature", "inf"], "--temperature inf"),
             (&["--log_level", "loud"], "--log_level \"loud\""),
             (&["--model_path="], "flag --model_path is empty"),
+            (&["--module=x"], "--module \"x\" is neither native nor executorch"),
         ] {
             let error = settings(line).unwrap_err();
             assert_eq!(error.status(), Status::InvalidArgument, "{line:?}");

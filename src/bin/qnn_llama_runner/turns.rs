@@ -42,7 +42,8 @@ pub fn run(settings: &Settings) -> Result<()> {
 
 fn load(settings: &Settings) -> Result<Runner> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
-    let options = ProgramOptions { qnn_lib_dir: settings.qnn_lib_dir.clone(), ..ProgramOptions::default() };
+    let (qnn_lib_dir, runtime) = (settings.qnn_lib_dir.clone(), settings.runtime.clone());
+    let options = ProgramOptions { qnn_lib_dir, runtime, ..ProgramOptions::default() };
     let module = builtin::open_program(&settings.model_path, &options)?;
     let tokenizer = tokenizer::load(&settings.tokenizer_path)?;
     let mut options = settings.runner.clone();

@@ -1,41 +1,15 @@
 //! The report of a turn in upstream's three forms, which people parse: the `PyTorchObserver` line on stdout, the lines on
 //! stderr, and the one number of `inference_speed.txt`.
 
+use llama_runner::base::text::general;
 use llama_runner::runner::Stats;
 
-/// Milliseconds in a second, as the observer line says it.
+/// Milliseconds in a second.
 const UNITS_PER_SECOND: i64 = 1000;
 
-/// `PyTorchObserver {…}` without the end of line. A rate whose time is below the clock's millisecond is left out.
+/// `PyTorchObserver {…}` without the end of line.
 pub fn observer_line(stats: &Stats) -> String {
-    let prefill_ms = stats.prompt_eval_end_ms - stats.inference_start_ms;
-    let decode_ms = stats.inference_end_ms - stats.prompt_eval_end_ms;
-    let mut fields = Vec::with_capacity(15);
-    if prefill_ms > 0 {
-        fields.push(("prefill_token_per_sec", general(rate(stats.num_prompt_tokens, prefill_ms))));
-    }
-    if decode_ms > 0 {
-        fields.push(("decode_token_per_sec", general(rate(stats.num_generated_tokens, decode_ms))));
-    }
-    for (key, number) in [
-        ("prompt_tokens", stats.num_prompt_tokens),
-        ("generated_tokens", stats.num_generated_tokens),
-        ("model_load_start_ms", stats.model_load_start_ms),
-        ("model_load_end_ms", stats.model_load_end_ms),
-        ("inference_start_ms", stats.inference_start_ms),
-        ("inference_end_ms", stats.inference_end_ms),
-        ("model_execution_start_ms", 0),
-        ("model_execution_end_ms", 0),
-        ("prompt_eval_end_ms", stats.prompt_eval_end_ms),
-        ("first_token_ms", stats.first_token_ms),
-        ("aggregate_sampling_time_ms", stats.aggregate_sampling_time_ms),
-        ("aggregate_model_execution_time_ms", stats.aggregate_model_execution_time_ms),
-        ("SCALING_FACTOR_UNITS_PER_SECOND", UNITS_PER_SECOND),
-    ] {
-        fields.push((key, number.to_string()));
-    }
-    let fields: Vec<String> = fields.iter().map(|(key, number)| format!("\"{key}\":{number}")).collect();
-    format!("PyTorchObserver {{{}}}", fields.join(","))
+    format!("PyTorchObserver {}", stats.report_json())
 }
 
 /// The lines on stderr, each with the origin that upstream's log names.
@@ -99,28 +73,6 @@ fn seconds(ms: i64) -> f64 {
 /// Tokens per second; 0 for no time, where upstream says `inf` or `nan`.
 fn rate(tokens: i64, ms: i64) -> f64 {
     if ms <= 0 { 0.0 } else { tokens as f64 / ms as f64 * UNITS_PER_SECOND as f64 }
-}
-
-/// A finite number as a C++ stream prints it by default: six significant digits, no trailing zeros, an exponent below
-/// 1e-4 and from 1e6 on.
-fn general(number: f64) -> String {
-    if number == 0.0 {
-        return "0".to_owned();
-    }
-    // Rounding to six digits may raise the exponent (999999.5), so it is taken from the rounded text.
-    let scientific = format!("{number:.5e}");
-    let (mantissa, exponent) = scientific.split_once('e').expect("the format has an exponent");
-    let exponent: i32 = exponent.parse().expect("the exponent is a number");
-    let trim = |text: &str| match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text.to_owned(),
-    };
-    if (-4..6).contains(&exponent) {
-        trim(&format!("{number:.*}", (5 - exponent) as usize))
-    } else {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        format!("{}e{sign}{:02}", trim(mantissa), exponent.abs())
-    }
 }
 
 #[cfg(test)]
@@ -189,24 +141,5 @@ mod tests {
         assert_eq!(inference_speed(&Stats::default()), "0");
         let lines = report_lines(&Stats::default());
         assert!(lines.iter().all(|(_, text)| !text.contains("\tinf") && !text.contains("NaN")), "{lines:?}");
-    }
-
-    #[test]
-    fn numbers_print_as_a_cpp_stream_prints_them() {
-        for (number, want) in [
-            (131.428_571, "131.429"),
-            (100.0, "100"),
-            (0.5, "0.5"),
-            (1.0 / 3.0, "0.333333"),
-            (999_999.5, "1e+06"),
-            (123_456.7, "123457"),
-            (1_234_567.0, "1.23457e+06"),
-            (0.000_123_456_7, "0.000123457"),
-            (0.000_012_345_67, "1.23457e-05"),
-            (0.0, "0"),
-            (9.999_996, "10"),
-        ] {
-            assert_eq!(general(number), want);
-        }
     }
 }

@@ -47,7 +47,7 @@ mod tests {
     fn a_line_is_one_json_object_in_the_goldens_terms() {
         let codes: [u16; 7] = [3, 65_535, 9, 9, 0, 1, 40_000];
         let bytes: Vec<u8> = codes.iter().flat_map(|code| code.to_le_bytes()).collect();
-        let logits = LogitsRow { dtype: DType::U16, bytes: &bytes };
+        let logits = LogitsRow { dtype: DType::U16, encoding: None, bytes: &bytes };
         let event = TokenEvent { token: 1, piece: b"x", position: 4, row: 2, logits };
         let text = line(3, &event);
         assert!(text.ends_with("}\n") && text.matches('\n').count() == 1);
@@ -62,14 +62,14 @@ mod tests {
     #[test]
     fn floats_and_bytes_too() {
         let floats: Vec<u8> = [f32::NAN, -1.5, f32::INFINITY].iter().flat_map(|x| x.to_le_bytes()).collect();
-        let row = LogitsRow { dtype: DType::F32, bytes: &floats };
+        let row = LogitsRow { dtype: DType::F32, encoding: None, bytes: &floats };
         assert_eq!(top5(&row), [(2, "null".to_owned()), (1, "-1.5".to_owned())]);
         let halves: Vec<u8> = [0.5f32, 2.0].iter().flat_map(|&x| half::bf16::from_f32(x).to_le_bytes()).collect();
         assert_eq!(
-            top5(&LogitsRow { dtype: DType::BF16, bytes: &halves }),
+            top5(&LogitsRow { dtype: DType::BF16, encoding: None, bytes: &halves }),
             [(1, "2".to_owned()), (0, "0.5".to_owned())]
         );
-        let row = LogitsRow { dtype: DType::U8, bytes: &[7, 200] };
+        let row = LogitsRow { dtype: DType::U8, encoding: None, bytes: &[7, 200] };
         assert_eq!(top5(&row), [(1, "200".to_owned()), (0, "7".to_owned())]);
     }
 }

@@ -5,6 +5,7 @@
 //! C functions carry no state, so there is one fake at a time in a process; [`Fake::new`] waits for its turn.
 
 mod compose;
+mod memory;
 mod raw_info;
 mod state;
 mod table;
@@ -45,6 +46,8 @@ pub enum Call {
     GraphAddNode,
     GraphFinalize,
     TensorCreate,
+    MemRegister,
+    MemDeRegister,
 }
 
 /// What a graph does: gets its name and the inputs' bytes, writes the outputs' bytes, both in the description's order.
@@ -103,6 +106,11 @@ impl Fake {
     /// What graphs do from now on. Before that they leave their outputs alone.
     pub fn set_executor(&self, executor: impl FnMut(&str, &[&[u8]], &mut [&mut [u8]]) + Send + 'static) {
         with_state(|state| state.executor = Some(Box::new(executor)));
+    }
+
+    /// Whether a place in shared memory has one handle from now on, however often it is registered.
+    pub fn set_one_handle_a_place(&self, on: bool) {
+        with_state(|state| state.one_handle_a_place = on);
     }
 
     /// Whether `graphExecute` returns at once, without looking at anything.

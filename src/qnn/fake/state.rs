@@ -70,6 +70,17 @@ pub(super) enum Object {
     System {
         _info: Option<RawInfo>,
     },
+    Memory(Memory),
+}
+
+/// A tensor's place in shared memory.
+#[derive(Clone, PartialEq)]
+pub(super) struct Memory {
+    pub(super) context: usize,
+    pub(super) fd: i32,
+    pub(super) offset: u64,
+    pub(super) data_type: u32,
+    pub(super) dims: Vec<u32>,
 }
 
 impl Object {
@@ -81,6 +92,7 @@ impl Object {
             Self::Context { .. } => "context",
             Self::Graph { .. } | Self::Composed { .. } => "graph",
             Self::System { .. } => "system context",
+            Self::Memory(_) => "memory",
         }
     }
 
@@ -89,6 +101,7 @@ impl Object {
             Self::Log { .. } | Self::System { .. } => false,
             Self::Backend { log } | Self::Device { log } => log == handle,
             Self::Context { backend, device, .. } => backend == handle || device == handle,
+            Self::Memory(Memory { context, .. }) => context == handle,
             // Graphs go with their context.
             Self::Graph { .. } | Self::Composed { .. } => false,
         }
@@ -106,6 +119,7 @@ pub(super) struct State {
     pub(super) model: Option<Model>,
     pub(super) info_version: u32,
     pub(super) executor: Option<Executor>,
+    pub(super) one_handle_a_place: bool,
 }
 
 impl State {
@@ -121,6 +135,7 @@ impl State {
             model: None,
             info_version: 3,
             executor: None,
+            one_handle_a_place: false,
         }
     }
 

@@ -3,7 +3,7 @@
 //! They are called by this crate alone, through the wrappers of `result.rs`, whose contracts make every pointer valid.
 
 use super::state::{Object, State, with_state};
-use super::{Call, RawInfo, compose};
+use super::{Call, RawInfo, compose, memory};
 use crate::qnn::{BinaryInfo, QnnApi, SystemApi, sys};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +32,8 @@ pub(super) fn backend() -> QnnApi {
         graphAddNode: Some(compose::graph_add_node),
         graphFinalize: Some(compose::graph_finalize),
         tensorCreateGraphTensor: Some(compose::tensor_create),
+        memRegister: Some(memory::mem_register),
+        memDeRegister: Some(memory::mem_deregister),
         contextCreateFromBinary: Some(context_create_from_binary),
         contextFree: Some(context_free),
         graphRetrieve: Some(graph_retrieve),
@@ -257,8 +259,12 @@ unsafe extern "C" fn graph_execute(
         let Some(Object::Graph { context, name }) = state.objects.get(&graph) else {
             return INVALID_TENSOR;
         };
-        let Some(Object::Context { info: Some(info), .. }) = state.objects.get(context) else {
+        let (context, name) = (*context, name.clone());
+        let Some(Object::Context { info: Some(info), .. }) = state.objects.get(&context) else {
             return 0;
+        };
+        let Some(graph) = info.graphs.iter().find(|graph| graph.name == name).cloned() else {
+            return NO_SUCH_GRAPH;
         };
         // SAFETY: the module's contract; both arrays are valid for their counts.
         let (inputs, outputs) = unsafe {
@@ -266,9 +272,6 @@ unsafe extern "C" fn graph_execute(
                 std::slice::from_raw_parts(inputs, input_count as usize),
                 std::slice::from_raw_parts(outputs.cast_const(), output_count as usize),
             )
-        };
-        let Some(graph) = info.graphs.iter().find(|graph| graph.name == *name) else {
-            return NO_SUCH_GRAPH;
         };
         let ids = |tensors: &[sys::Qnn_Tensor_t]| -> Vec<u32> {
             // SAFETY: both versions begin with these fields.
@@ -278,26 +281,9 @@ unsafe extern "C" fn graph_execute(
         if ids(inputs) != expected(&graph.inputs) || ids(outputs) != expected(&graph.outputs) {
             return INVALID_TENSOR;
         }
-        let name = name.clone();
-        let buffers = |tensors: &[sys::Qnn_Tensor_t]| -> Vec<sys::Qnn_ClientBuffer_t> {
-            // SAFETY: both versions begin with these fields, and client buffers are what is in use.
-            tensors.iter().map(|tensor| unsafe { tensor.u.v1.memory.clientBuf }).collect()
-        };
-        let inputs = buffers(inputs);
-        // SAFETY: as above.
-        let inputs = inputs
-            .iter()
-            .map(|buffer| unsafe { std::slice::from_raw_parts(buffer.data.cast::<u8>(), buffer.dataSize as usize) });
-        let outputs = buffers(outputs);
-        // SAFETY: as above; a program's outputs overlap neither inputs nor each other.
-        let outputs = outputs.iter().map(|buffer| unsafe {
-            std::slice::from_raw_parts_mut(buffer.data.cast::<u8>(), buffer.dataSize as usize)
-        });
-        let (inputs, mut outputs): (Vec<&[u8]>, Vec<&mut [u8]>) = (inputs.collect(), outputs.collect());
-        if let Some(executor) = &mut state.executor {
-            executor(&name, &inputs, &mut outputs);
-        }
-        0
+        // SAFETY: the module's contract.
+        let run = unsafe { memory::run(state, context, &name, inputs, outputs) };
+        run.err().unwrap_or(0)
     })
 }
 

@@ -109,7 +109,7 @@ impl TextDecoderRunner {
         let len = vocab * dtype.size();
         match bytes.get(row * len..(row + 1) * len) {
             Some(row_bytes) if dims.iter().product::<usize>() == rows * vocab && bytes.len() == rows * len => {
-                Ok((row, LogitsRow { dtype, bytes: row_bytes }))
+                Ok((row, LogitsRow { dtype, encoding: self.io.format.encoding, bytes: row_bytes }))
             }
             _ => Err(IoError::Mismatch {
                 method: self.io.name.clone(),

@@ -9,6 +9,6 @@ mod signature;
 mod token_generator;
 
 pub(crate) use model::{TextModel, has_method};
-pub(crate) use prefiller::prefill;
-pub(crate) use signature::{describe, is_text};
+pub(crate) use prefiller::{feed_prompt, prefill};
+pub(crate) use signature::{describe, is_text, vocab};
 pub(crate) use token_generator::generate;

@@ -5,14 +5,16 @@ use super::decoder_runner::TextDecoderRunner;
 use super::metadata::Metadata;
 use super::signature::{TextIo, describe, is_text};
 use crate::error::{Context, Result};
-use crate::runner::buffer_alloc::{BufferAlloc, Memory};
+use crate::runner::buffer_alloc::BufferAlloc;
 use crate::runner::config::RunnerOptions;
 use crate::runner::decoder_runner::{DecoderRunner, logits_encoding};
 use crate::runner::error::RunnerError;
 use crate::runner::event::LogitsRow;
 use crate::runner::io::IoError;
+use crate::runner::load_progress::{LoadObserver, LoadStage};
 use crate::runner::logits::LogitsFormat;
 use crate::runner::model::present;
+use crate::runner::stage::Part;
 use crate::runtime::Module;
 use crate::tokenizer::TokenId;
 
@@ -20,13 +22,6 @@ const FORWARD: &str = "forward";
 /// Programs of two methods give the prompt to the first and everything after it to the second.
 const PREFILL: &str = "prefill";
 const DECODE: &str = "decode";
-
-/// Which method a call goes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    Prefill,
-    Decode,
-}
 
 /// A loaded program.
 pub(crate) struct TextModel {
@@ -54,11 +49,13 @@ pub(crate) fn has_method(names: &[String]) -> bool {
 
 impl TextModel {
     /// Loads the methods and allocates every buffer.
-    pub fn load(mut module: Box<dyn Module>, options: &RunnerOptions) -> Result<Self> {
+    pub fn load(mut module: Box<dyn Module>, options: &RunnerOptions, observer: &mut LoadObserver<'_>) -> Result<Self> {
         let plan = MethodPlan::choose(&module.method_names(), options.method_name.as_deref())?;
         let metadata = Metadata::read(&mut *module)?;
         let mut signature = String::new();
+        observer.expect_methods(1 + usize::from(plan.decode.is_some()));
         let mut load = |name: &str| {
+            observer.method(name)?;
             let id = module.load_method(name).with_context(|| format!("loading method {name}"))?;
             let described = describe(module.method_info(id));
             if !is_text(module.method_info(id)) {
@@ -86,7 +83,8 @@ impl TextModel {
             TextDecoderRunner::plan(io, stated.min(best), &mut buffers)
         };
         let (prefill, decode) = (plan_runner(prefill)?, decode.map(plan_runner).transpose()?);
-        let arena = buffers.allocate(if options.shared_buffer { Memory::RpcMem } else { Memory::ClientMem })?;
+        observer.stage(LoadStage::Memory, "")?;
+        let arena = buffers.allocate_as(options)?;
         let mut decoder = DecoderRunner::new(module, arena);
         for runner in [&prefill].into_iter().chain(&decode) {
             runner.bind(&mut decoder)?;
@@ -110,21 +108,39 @@ impl TextModel {
         }
     }
 
+    /// Whether the program has a cache.
+    pub fn is_cached(&self) -> bool {
+        self.history.is_none()
+    }
+
+    /// The tokens of the context, for a program without a cache.
+    pub fn kept_tokens(&self) -> Option<&[TokenId]> {
+        self.history.as_deref()
+    }
+
+    /// Goes on at `position` of a context that has been put into the program's cache, or, without one, after `tokens`.
+    pub fn resume(&mut self, position: usize, tokens: Vec<TokenId>) {
+        self.position = position;
+        if let Some(history) = &mut self.history {
+            *history = tokens;
+        }
+    }
+
     /// Which method the next of `rest` prompt tokens go to, and how many of them.
-    pub(super) fn next_call(&self, rest: usize) -> (Stage, usize) {
+    pub(super) fn next_call(&self, rest: usize) -> (Part, usize) {
         if self.history.is_some() {
-            return (Stage::Prefill, rest);
+            return (Part::Prefill, rest);
         }
         match (self.prefill.takes_of(rest), &self.decode) {
-            (0, Some(decode)) => (Stage::Decode, decode.takes_of(rest)),
-            (n, _) => (Stage::Prefill, n),
+            (0, Some(decode)) => (Part::Decode, decode.takes_of(rest)),
+            (n, _) => (Part::Prefill, n),
         }
     }
 
     /// Takes `tokens` into the context.
-    pub(super) fn feed(&mut self, stage: Stage, tokens: &[TokenId]) -> Result<()> {
-        let runner = match (stage, &mut self.decode) {
-            (Stage::Decode, Some(decode)) => decode,
+    pub fn feed(&mut self, part: Part, tokens: &[TokenId]) -> Result<()> {
+        let runner = match (part, &mut self.decode) {
+            (Part::Decode, Some(decode)) => decode,
             _ => &mut self.prefill,
         };
         match &mut self.history {
@@ -138,10 +154,10 @@ impl TextModel {
         Ok(())
     }
 
-    /// The logits of the last token fed, and their row; `stage` is where it was fed to.
-    pub(super) fn logits(&self, stage: Stage) -> Result<(usize, LogitsRow<'_>)> {
-        let runner = match (stage, &self.decode) {
-            (Stage::Decode, Some(decode)) => decode,
+    /// The logits of the last token fed, and their row; `part` is where it was fed to.
+    pub fn logits(&self, part: Part) -> Result<(usize, LogitsRow<'_>)> {
+        let runner = match (part, &self.decode) {
+            (Part::Decode, Some(decode)) => decode,
             _ => &self.prefill,
         };
         runner.logits(&self.decoder)

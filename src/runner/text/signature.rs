@@ -52,6 +52,11 @@ pub(crate) fn is_text(info: &MethodInfo) -> bool {
     !info.inputs.is_empty() && info.inputs.iter().all(|input| input.as_ref().is_some_and(|t| is_integer(t.dtype)))
 }
 
+/// Tokens of the vocabulary of a method of this kind.
+pub(crate) fn vocab(info: &MethodInfo) -> Option<usize> {
+    TextIo::resolve(MethodId(0), info).ok().map(|io| io.vocab)
+}
+
 /// A method in one line, as `forward(i64[1, ≤127], i64[1]) -> f32[1, 512]`.
 pub(crate) fn describe(info: &MethodInfo) -> String {
     format!("{}({}) -> {}", info.name, list(&info.inputs), list(&info.outputs))

@@ -1,8 +1,9 @@
 //! TextTokenGenerator: the decode loop. One call, one token.
 
-use super::model::{Stage, TextModel};
+use super::model::TextModel;
 use crate::error::Result;
 use crate::runner::event::FinishReason;
+use crate::runner::stage::Part;
 use crate::runner::turn::{Source, Turn};
 
 /// Decodes until the turn ends. The last token of a turn is not fed; the next turn continues without it.
@@ -12,8 +13,8 @@ pub(crate) fn generate(model: &mut TextModel, turn: &mut Turn<'_>) -> Result<Fin
         if let Some(reason) = turn.end_at(position) {
             return Ok(reason);
         }
-        model.feed(Stage::Decode, &[turn.last()])?;
-        let (row, logits) = model.logits(Stage::Decode)?;
+        model.feed(Part::Decode, &[turn.last()])?;
+        let (row, logits) = model.logits(Part::Decode)?;
         if let Some(reason) = turn.take(logits, Source { position, row })? {
             return Ok(reason);
         }

@@ -45,8 +45,8 @@ fn ran(instructions: &[u8]) -> PickleDefect {
 }
 
 #[test]
-fn file_of_pythons_own_pickler_gives_every_element() {
-    let folder = folder(include_bytes!("../../../../tests/data/meta_python_pickle.pt"));
+fn file_written_by_torch_gives_every_element() {
+    let folder = folder(include_bytes!("../../../../tests/data/torch_2_14.pth"));
     let checkpoint = open_at(folder.path()).unwrap();
     assert_eq!(checkpoint.format(), Format::Torch);
     use LayerWeight::*;

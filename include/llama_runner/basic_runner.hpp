@@ -1,0 +1,216 @@
+// What the classes with upstream's names share: IRunner's functions on a Session.
+#ifndef LLAMA_RUNNER_BASIC_RUNNER_HPP
+#define LLAMA_RUNNER_BASIC_RUNNER_HPP
+
+#include "session.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace llama_runner {
+inline namespace LLAMA_RUNNER_TYPES {
+
+#if LLAMA_RUNNER_EXECUTORCH
+template <typename T> using UpstreamResult = ::executorch::runtime::Result<T>;
+#else
+template <typename T> using UpstreamResult = Result<T>;
+#endif
+
+namespace detail {
+
+template <typename T> UpstreamResult<T> failed(const Status &status)
+{
+#if LLAMA_RUNNER_EXECUTORCH
+    return status.error();
+#else
+    return status;
+#endif
+}
+
+// What prefill() of `Base`, which is IRunner, returns for these arguments; `Absent` where the revision has none.
+template <typename Base, typename Absent, typename Void, typename... Arguments> struct PrefillOf {
+    using type = Absent;
+};
+template <typename Base, typename Absent, typename... Arguments>
+struct PrefillOf<Base, Absent, std::void_t<decltype(std::declval<Base &>().prefill(std::declval<Arguments>()...))>,
+                 Arguments...> {
+    using type = decltype(std::declval<Base &>().prefill(std::declval<Arguments>()...));
+};
+using PrefillByConfig = typename PrefillOf<IRunner, Error, void, const std::string &, const GenerationConfig &>::type;
+using PrefillByCounts = typename PrefillOf<IRunner, UpstreamResult<std::uint64_t>, void, const std::string &,
+                                           std::int32_t, std::int32_t>::type;
+
+} // namespace detail
+
+// executorch::extension::llm::IRunner on a Session. Functions return upstream's Error; last_status() has the reason.
+//
+// A constructor does not fail: what is wrong with its arguments is what load() and generate() return. Threads and
+// callbacks: as with Session; stop() may be called from any thread.
+class BasicRunner : public IRunner {
+public:
+    using TokenCallback = std::function<void(const std::string &)>;
+
+    // IRunner differs between revisions of ExecuTorch, so none of these says `override`; a function that a revision has
+    // and this class lacks leaves the class abstract, which the compiler reports.
+    bool is_loaded() const { return session_ && session_->is_loaded(); }
+
+    [[nodiscard]] Error load() { return remember(session_ ? session_->load() : refused_); }
+
+    // Runs one turn behind the earlier ones, and loads first if need be. `token_callback` is called once for each token,
+    // with the whole characters that the token completes (possibly none), after the prompt if `config.echo`.
+    // `stats_callback` is called when the turn is over. What they throw stops the turn and comes out of here.
+    [[nodiscard]] Error generate(const std::string &prompt, const GenerationConfig &config,
+                                 TokenCallback token_callback = {}, StatsCallback stats_callback = {})
+    {
+        return run(prompt, config.echo ? prompt : std::string(), config, token_callback, stats_callback);
+    }
+
+    // As generate(), behind the first `start_pos` tokens of the context.
+    [[nodiscard]] Error generate_from_pos(const std::string &prompt, std::int64_t start_pos,
+                                          const GenerationConfig &config, TokenCallback token_callback = {},
+                                          StatsCallback stats_callback = {})
+    {
+        if (load() != Error::Ok) {
+            return last_.error();
+        }
+        if (start_pos < 0) {
+            return remember({LLR_STATUS_INVALID_ARGUMENT, "start_pos " + std::to_string(start_pos) + " is negative"});
+        }
+        if (remember(session_->rewind(static_cast<std::size_t>(start_pos))) != Error::Ok) {
+            return last_.error();
+        }
+        return generate(prompt, config, std::move(token_callback), std::move(stats_callback));
+    }
+
+    // Takes a prompt into the context and makes no turn of it: a later generate() goes on behind it. The second form
+    // gives the likeliest token to follow.
+    [[nodiscard]] detail::PrefillByConfig prefill(const std::string &prompt, const GenerationConfig &config = {})
+    {
+        return prefilled<detail::PrefillByConfig>(prompt, turn_options(config));
+    }
+    [[nodiscard]] detail::PrefillByCounts prefill(const std::string &prompt, std::int32_t num_bos, std::int32_t num_eos)
+    {
+        TurnOptions specials;
+        specials.num_bos = num_bos;
+        specials.num_eos = num_eos;
+        return prefilled<detail::PrefillByCounts>(prompt, specials);
+    }
+
+    // Stops the running turn at its next token; without effect when none is running.
+    void stop()
+    {
+        if (session_) {
+            session_->cancel();
+        }
+    }
+
+    // Empties the context: the next turn starts at position 0.
+    void reset()
+    {
+        if (session_) {
+            remember(session_->reset());
+        }
+    }
+
+    // What the last call of load(), generate() and the like came to. Not while another thread is in one of them.
+    const Status &last_status() const noexcept { return last_; }
+
+    // The session under the runner; nullptr when the constructor's arguments were refused.
+    Session *session() noexcept { return session_ ? &*session_ : nullptr; }
+
+protected:
+    BasicRunner(const Options &options, Status refused)
+    {
+        if (!refused.ok()) {
+            refused_ = std::move(refused);
+            return;
+        }
+        Result<Session> made = Session::create(options);
+        if (made.ok()) {
+            session_.emplace(std::move(*made));
+        } else {
+            refused_ = made.status();
+        }
+    }
+
+    virtual TurnOptions turn_options(const GenerationConfig &config) const = 0;
+    // Called with the statistics of a turn that succeeded, when it is over.
+    virtual Status after_turn(const Stats &) { return {}; }
+
+    Error remember(Status status)
+    {
+        last_ = std::move(status);
+        return last_.error();
+    }
+
+    // `prompt` is a text or token ids; `echo` goes to the token callback before the first token.
+    template <typename Prompt>
+    Error run(const Prompt &prompt, const std::string &echo, const GenerationConfig &config,
+              const TokenCallback &token_callback, const StatsCallback &stats_callback)
+    {
+        if (!session_) {
+            return remember(refused_);
+        }
+        if (detail::wants_grammar(config)) {
+            return remember({LLR_STATUS_NOT_SUPPORTED, "GenerationConfig::grammar: there are no grammars"});
+        }
+        bool echoed = echo.empty();
+        const ChunkCallback on_chunk = [&](const Chunk &chunk) {
+            if (token_callback) {
+                if (!std::exchange(echoed, true)) {
+                    token_callback(echo);
+                }
+                if (const auto text = chunk.text(); !chunk.is_final() || !text.empty()) {
+                    token_callback(std::string(text));
+                }
+            }
+            return true;
+        };
+        std::optional<Stats> stats;
+        const StatsCallback on_stats = [&](const Stats &of_turn) {
+            stats.emplace(of_turn);
+            if (stats_callback) {
+                stats_callback(of_turn);
+            }
+        };
+        Status status = session_->generate(prompt, turn_options(config), on_chunk, on_stats);
+        return remember(status.ok() && stats ? after_turn(*stats) : std::move(status));
+    }
+
+private:
+    template <typename Answer> Answer prefilled(const std::string &prompt, TurnOptions specials)
+    {
+        std::uint64_t next = 0;
+        if (load() == Error::Ok) {
+            if (session_->position() != 0) {
+                specials.num_bos = 0;
+            }
+            auto tokens = session_->encode(prompt, specials);
+            if (remember(tokens.ok() ? session_->prefill(*tokens) : tokens.status()) == Error::Ok) {
+                const auto likeliest = session_->sample();
+                if (remember(likeliest.status()) == Error::Ok) {
+                    next = *likeliest;
+                }
+            }
+        }
+        if constexpr (std::is_same_v<Answer, Error>) {
+            static_cast<void>(next);
+            return last_.error();
+        } else {
+            return last_.ok() ? Answer(next) : detail::failed<std::uint64_t>(last_);
+        }
+    }
+
+    std::optional<Session> session_;
+    Status refused_;
+    Status last_;
+};
+
+} // namespace LLAMA_RUNNER_TYPES
+} // namespace llama_runner
+
+#endif
