@@ -111,23 +111,12 @@ pub fn calibration(options: &Options, tokenizer: Option<&dyn Tokenizer>) -> Resu
     }
 }
 
-/// What weights are quantized against: `text`, and general prose after it where the text is only what a prompt has
-/// become; at most `length` tokens.
+/// General prose, for models that cannot be asked for a text of their own; empty without a tokenizer.
 ///
 /// # Errors
 /// Those of the tokenizer.
-pub fn for_weights(
-    options: &Options,
-    tokenizer: Option<&dyn Tokenizer>,
-    (mut text, length): (Vec<TokenId>, usize),
-) -> Result<Vec<TokenId>> {
-    if let (Calibration::Prompts(_), Some(tokenizer)) = (&options.calibration, tokenizer)
-        && text.len() < length
-    {
-        text.extend(tokenizer.encode(PROSE, Specials { bos: 1, eos: 0 })?);
-    }
-    text.truncate(length);
-    Ok(text)
+pub fn prose(tokenizer: Option<&dyn Tokenizer>) -> Result<Vec<TokenId>> {
+    tokenizer.map_or(Ok(Vec::new()), |tokenizer| tokenizer.encode(PROSE, Specials { bos: 0, eos: 0 }))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

@@ -20,7 +20,7 @@ const DAMPING: f32 = 0.05;
 const PANEL: usize = 32;
 
 /// Times that every scale and code of a row is looked at again.
-const SWEEPS: usize = 2;
+const SWEEPS: usize = 4;
 
 /// Second moments of an operand over calibration tokens.
 #[derive(Debug, Clone, PartialEq)]

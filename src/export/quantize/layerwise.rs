@@ -80,10 +80,11 @@ impl Flow {
     /// Of a value that is known; `None` for one without elements.
     fn moments(&self, operand: ValueId) -> Option<Moments> {
         let (columns, windows) = (self.graph.max_shape(operand).pop()?, self.values.get(&operand)?);
-        let tokens = windows.iter().map(|window| window.len() / columns.max(1)).sum();
+        let tokens: usize = windows.iter().map(|window| window.len() / columns.max(1)).sum();
         let mut turned = vec![0.0; columns * tokens]; // (columns, tokens)
-        for (token, x) in windows.iter().flat_map(|window| window.chunks_exact(columns)).enumerate() {
-            turned.iter_mut().skip(token).step_by(tokens).zip(x).for_each(|(out, &x)| *out = x);
+        let all: Vec<&[f32]> = windows.iter().flat_map(|window| window.chunks_exact(columns)).collect();
+        for (column, out) in turned.chunks_exact_mut(tokens.max(1)).enumerate() {
+            out.iter_mut().zip(&all).for_each(|(out, x)| *out = x[column]);
         }
         Moments::of(&turned, columns).ok()
     }

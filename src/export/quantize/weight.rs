@@ -2,10 +2,11 @@
 
 use super::gptq::Feedback;
 use super::lanes::{self, Tile};
-use super::scale::{Grid, Group, ScaleMethod, ScaleType, find};
+use super::scale::{Grid, ScaleMethod, ScaleType, Search};
 use super::{Matrix, QuantizeError};
 use crate::base::storage::Blob;
 use crate::graph::{CodeOrder, Constant, Quantization};
+use crate::kernels::KernelSet;
 use crate::tensor::DType;
 
 /// How a matrix is stored. Codes are signed around zero; those below 8 bits are stored plus `2^(bits−1)`.
@@ -164,12 +165,15 @@ impl Work<'_> {
         for (row, reals) in reals.chunks_exact_mut(columns).enumerate() {
             self.matrix.read(first + row, reals)?;
         }
-        let groups = reals.chunks_exact(columns).flat_map(|row| row.chunks(block).enumerate());
-        for ((index, reals), scale) in groups.zip(&mut scales) {
-            let importance = self.feedback.map_or(&[][..], |feedback| &feedback.importance()[index * block..]);
-            let importance = &importance[..reals.len().min(importance.len())];
-            *scale = find(Group { reals, importance }, grid, self.format.scales, self.method);
-        }
+        KernelSet::best().run(Search {
+            reals: &reals,
+            importance: self.feedback.map_or(&[], Feedback::importance),
+            sizes: [columns, block],
+            grid,
+            stored: self.format.scales,
+            method: self.method,
+            scales: &mut scales,
+        });
         let mut codes = vec![0.0; reals.len()]; // (count, columns)
         match self.feedback {
             Some(feedback) => {
