@@ -122,8 +122,8 @@ const FAMILIES: &[Family] = &[
     },
 ];
 
-/// Below this width errors of rounding do not average out, and weights are few: what upstream keeps in 8 bits for the
-/// sensitive models of its own has 8 bits in every narrower one.
+/// Models below this width have few weights, and few in a row for errors of rounding to average out: more of them get 8
+/// bits.
 const NARROW: usize = 512;
 
 /// Codes of a block of 8da4w.
@@ -195,8 +195,11 @@ impl Recipe {
         if let Some(block) = family.and_then(|family| family.block) {
             recipe.linear = Some(WeightFormat { block: Some(block), ..WeightFormat::per_channel(4) });
         }
-        let narrow = (config.dim < NARROW).then_some(0..=config.layers.saturating_sub(1));
-        if let Some(layers) = family.map_or(narrow, |family| family.down_8_bits.clone()) {
+        if family.is_none() && config.dim < NARROW {
+            let parts = ["feed_forward.gate", "feed_forward.up", "feed_forward.down"];
+            recipe.rules.extend(parts.map(|part| LinearRule::everywhere(part, eight)));
+        }
+        if let Some(layers) = family.and_then(|family| family.down_8_bits.clone()) {
             recipe.rules.push(LinearRule { layers: Some(layers), part: "feed_forward.down", format: eight });
         }
         recipe
