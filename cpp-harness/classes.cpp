@@ -374,7 +374,8 @@ void errors_are_values(const std::string &scratch)
     refused(positional(missing, text, "", ""), Error::NotFound, missing);
     refused(positional(scratch, text, "", ""), Error::AccessFailed, scratch);
     refused(positional(text, text, "", "", 0.0f, 9), Error::InvalidArgument, "eval_mode");
-    refused(positional(text, text, "", "", 0.0f, 1, "FancyMask"), Error::InvalidArgument, "kv_updater");
+    refused(positional(text, text, "", "", 0.0f, 1, "FancyMask"), Error::InvalidArgument, "kv_updater FancyMask");
+    refused(positional("", "", "", ""), Error::InvalidArgument, "model_path");
     refused(positional(text, text, "", "", 0.0f, 2, false, 0, -1), Error::InvalidArgument, "window");
     refused(positional(text, text, "logits.bin", ""), Error::NotSupported, "dump_logits_path");
     refused(positional(text, text, "", "", 0.0f, 1, false, 0, 0, 0, &text), Error::NotSupported, "tokenizer");

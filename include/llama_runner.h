@@ -1260,7 +1260,8 @@ llr_status llr_generation_config_set_ignore_eos(llr_generation_config *config,
                                                 bool ignore_eos);
 
 /**
- * Beginning-of-sequence tokens in front of a text prompt when the context is empty; later turns get none. Default: 1.
+ * Beginning-of-sequence tokens in front of a text prompt when the context is empty; later turns get none. Default: 1. More
+ * than 65 536 make the turn fail with LLR_STATUS_TOKENIZER_FAILED.
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative).
  *
@@ -1285,8 +1286,9 @@ llr_status llr_generation_config_set_num_eos(llr_generation_config *config,
 
 /**
  * The text that this token completes: whole UTF-8 characters only, possibly none (while a character's bytes are still
- * coming). Bytes that can be no character are replaced by U+FFFD, at the latest in the final chunk. `out_len` (may be
- * NULL) gets its length in bytes; a NUL follows it, not counted. NULL and 0 for a NULL chunk. Never fails.
+ * coming). The end-of-sequence token that ends a turn has its text too (`</s>`). Bytes that can be no character are
+ * replaced by U+FFFD, at the latest in the final chunk. `out_len` (may be NULL) gets its length in bytes; a NUL follows it,
+ * not counted. NULL and 0 for a NULL chunk. Never fails.
  *
  * # Safety
  * `chunk` is NULL or the one given to the running callback; `out_len` is NULL or points to a size_t.
@@ -1482,8 +1484,8 @@ llr_status llr_runner_create(const llr_runner_options *options,
                              llr_runner **out_runner);
 
 /**
- * Frees the runner and everything it holds; NULL is fine. Called from a callback of a turn of this very runner, it
- * stops the turn, and the memory goes when the turn is over.
+ * Frees the runner and everything it holds; NULL is fine. Called from a callback of a turn or of the loading of this very
+ * runner, it stops that, and the memory goes when it is over.
  *
  * # Safety
  * `runner` is NULL or from llr_runner_create, not freed, and not in use on another thread.
@@ -1499,7 +1501,7 @@ void llr_runner_free(llr_runner *runner);
  * damaged), LLR_STATUS_TOKENIZER_FAILED, LLR_STATUS_NOT_SUPPORTED, LLR_STATUS_OPERATOR_MISSING,
  * LLR_STATUS_BACKEND_MISSING, LLR_STATUS_LIBRARY_UNAVAILABLE (no QNN library; the message says where it was looked
  * for), LLR_STATUS_DELEGATE_INVALID_COMPATIBILITY, LLR_STATUS_BACKEND_FAILED, LLR_STATUS_MEMORY_ALLOCATION_FAILED and
- * others of llr_status; LLR_STATUS_INVALID_STATE (in use), LLR_STATUS_POISONED.
+ * others of llr_status; LLR_STATUS_CANCELLED (llr_runner_cancel), LLR_STATUS_INVALID_STATE (in use), LLR_STATUS_POISONED.
  *
  * # Safety
  * `runner` is NULL or live.
@@ -1568,7 +1570,8 @@ llr_status llr_runner_reset(llr_runner *runner);
 
 /**
  * Stops the running turn at its next token or block of the prompt; the turn then ends with
- * LLR_FINISH_REASON_CANCELLED. Without effect when no turn is running. From any thread, at any time before
+ * LLR_FINISH_REASON_CANCELLED. Where it is still loading, also for a turn, loading ends at its next step and the call
+ * fails with LLR_STATUS_CANCELLED. Without effect when neither is going on. From any thread, at any time before
  * llr_runner_free.
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
@@ -1972,7 +1975,7 @@ llr_status llr_runner_restore_state(llr_runner *runner,
 
 /**
  * As llr_runner_save_state, to a file, `path_len` bytes of UTF-8. It is written beside its place and renamed, so a file
- * of that name is replaced whole or not at all.
+ * of that name, or that a link of that name leads to, is replaced whole or not at all; a device is written to.
  *
  * Errors: those of llr_runner_save_state; LLR_STATUS_INVALID_ARGUMENT also for a path that is empty or has a NUL in it,
  * LLR_STATUS_ACCESS_FAILED (it cannot be written).

@@ -79,9 +79,14 @@ inline Status set_log_callback(llr_log_level level, LogCallback callback)
     const llr_log_callback hook = next ? detail::LogSlot::on_line : nullptr;
     {
         const std::lock_guard<std::mutex> lock(slot.mutex);
-        slot.callback = std::move(next);
+        slot.callback.swap(next);
     }
-    return Status::from(llr_set_log_callback(level, hook, nullptr));
+    auto status = Status::from(llr_set_log_callback(level, hook, nullptr));
+    if (!status.ok()) {
+        const std::lock_guard<std::mutex> lock(slot.mutex);
+        slot.callback.swap(next);
+    }
+    return status;
 }
 
 } // namespace LLAMA_RUNNER_TYPES

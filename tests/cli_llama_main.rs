@@ -109,7 +109,7 @@ fn special_tokens_are_as_many_as_asked_for() {
     let eos = run(&files, &["--prompt=ab", "--num_eos=2", "--max_new_tokens=3"]);
     assert_eq!((eos.text(), eos.counts()), ("abEFG\n", (5, 2)));
     // Upstream keeps eight bits: 300 would be 44, and here even that does not fit.
-    run(&files, &["--prompt=ab", "--num_bos=300"]).assert_fails("the prompt adds 303: at most 31 fit");
+    run(&files, &["--prompt=ab", "--num_bos=300"]).assert_fails("this adds 303: at most 31 fit");
     run(&files, &["--prompt=ab", "--num_bos=-1"]).assert_fails("--num_bos -1 is negative");
 }
 
@@ -134,8 +134,8 @@ fn what_fails_leaves_no_text() {
         (&["--temperature=2"], "--temperature 2 is not in 0 to 1"),
         (&["--temperature=-0.5"], "--temperature -0.5 is not in 0 to 1"),
         (&["--max_new_tokens=0"], "--max_new_tokens 0"),
-        (&["--prompt=abc", "--seq_len=3"], "the prompt adds 4: at most 2 fit"),
-        (&["--prompt=abcdefghijklmnopqrstuvwxyzabcdefg"], "the prompt adds 34: at most 31 fit"),
+        (&["--prompt=abc", "--seq_len=3"], "this adds 4: at most 2 fit"),
+        (&["--prompt=abcdefghijklmnopqrstuvwxyzabcdefg"], "this adds 34: at most 31 fit"),
         (&["--method_name=lora"], "the file has no method lora; it has: forward"),
         (&["--model_path=missing.pte"], "missing.pte"),
         (&["--model_path=bigram.bin"], "not an ExecuTorch program"),

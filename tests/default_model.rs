@@ -2,7 +2,11 @@
 
 mod common;
 
+use llama_runner::builtin::{self, ProgramOptions, default_model};
+use llama_runner::runner::{GenerationConfig, Prompt, Runner, RunnerOptions};
+use llama_runner::tokenizer;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
 
@@ -34,6 +38,27 @@ fn a_story_comes_without_any_file() {
     let story = |stdout: &str| stdout.split_once("PyTorchObserver").unwrap().0.to_owned();
     assert_eq!(story(&of_file), story(&stdout));
     assert!(!stderr.contains("built in"), "{stderr}");
+}
+
+/// Its logits have more rows than its tokenizer has tokens; a hot turn draws such ones too.
+#[test]
+fn tokens_without_a_text_do_not_end_a_turn() {
+    let program = builtin::open_default_program(&ProgramOptions::default()).unwrap();
+    let tokenizer = tokenizer::from_bytes(default_model::TOKENIZER, Path::new(default_model::NAME)).unwrap();
+    let vocab = tokenizer.vocab_size() as u64;
+    let mut runner = Runner::load(program, tokenizer, RunnerOptions::default()).unwrap();
+    let config =
+        GenerationConfig { temperature: 5.0, max_new_tokens: Some(200), ignore_eos: true, ..Default::default() };
+    let mut textless = 0;
+    let turn = runner.generate(Prompt::Text("Once"), &config, &mut |event| {
+        if event.token >= vocab {
+            assert!(event.piece.is_empty());
+            textless += 1;
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(turn.unwrap().tokens.len(), 200);
+    assert!(textless > 0);
 }
 
 /// The flags in `assets/README.md`, as a shell splits them.

@@ -40,8 +40,9 @@ std::string turn(llm::IRunner &runner)
 
 int main()
 {
-    const std::unique_ptr<llm::IRunner> runner =
-        std::make_unique<example::Runner>(nullptr, "llama2", "", "", "", "", 0.0f, -1);
+    llama_runner::RunnerOptions built_in;
+    built_in.temperature = 0.0f;
+    const std::unique_ptr<llm::IRunner> runner = std::make_unique<example::Runner>(built_in);
     const std::unique_ptr<llm::IRunner> other = std::make_unique<llm::TextLLMRunner>(llama_runner::Options());
     const std::string text = turn(*runner);
     runner->stop();

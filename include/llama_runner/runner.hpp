@@ -60,14 +60,16 @@ public:
         if (kv_updater == "ShiftPointer") {
             kv_updater_ = LLR_KV_UPDATER_SHIFT_POINTER;
         } else if (kv_updater != "SmartMask") {
-            kv_updater_ = -1;
+            unknown_ = kv_updater;
         }
     }
     bool shared_buffer() const noexcept { return shared_buffer_; }
-    // An llr_kv_updater; for an unknown name a number that is none, which the library refuses.
     std::int32_t kv_updater() const noexcept { return kv_updater_; }
+    // A name that is none; empty when all is well.
+    const std::string &unknown() const noexcept { return unknown_; }
 
 private:
+    std::string unknown_;
     bool shared_buffer_ = false;
     std::int32_t kv_updater_ = LLR_KV_UPDATER_SMART_MASK;
 };
@@ -122,7 +124,7 @@ public:
     // them the other way round.
     //
     // The program is loaded from `model_path` by this library; `module` is let go unused and may be nullptr. Refused, and
-    // reported by load(): a dump_logits_path, a tokenizer object, an attention sink module.
+    // reported by load(): an empty model_path, a dump_logits_path, a tokenizer object, an attention sink module.
     template <typename Module, typename Tokenizer = std::nullptr_t, typename SinkModule = std::nullptr_t>
     explicit Runner(Module module, const std::string &decoder_model, const std::string &model_path,
                     const std::string &tokenizer_path, const std::string &dump_logits_path,
@@ -131,7 +133,8 @@ public:
                     int gcap = 0, Tokenizer tokenizer = nullptr, SinkModule attention_sink_rope_module = nullptr)
         : Runner(named(decoder_model, model_path, tokenizer_path, performance_output_path, temperature, eval_mode,
                        shared_buffer_or_kv_updater, ngram, window, gcap),
-                 refusal(dump_logits_path, detail::is_given(tokenizer), detail::is_given(attention_sink_rope_module)))
+                 refusal(model_path, shared_buffer_or_kv_updater.unknown(), dump_logits_path,
+                         detail::is_given(tokenizer), detail::is_given(attention_sink_rope_module)))
     {
         static_cast<void>(module);
     }
@@ -222,8 +225,15 @@ private:
         return options;
     }
 
-    static Status refusal(const std::string &dump_logits_path, bool tokenizer, bool sink)
+    static Status refusal(const std::string &model_path, const std::string &unknown_updater,
+                          const std::string &dump_logits_path, bool tokenizer, bool sink)
     {
+        if (model_path.empty()) {
+            return {LLR_STATUS_INVALID_ARGUMENT, "model_path is empty"};
+        }
+        if (!unknown_updater.empty()) {
+            return {LLR_STATUS_INVALID_ARGUMENT, "kv_updater " + unknown_updater + " is neither SmartMask nor ShiftPointer"};
+        }
         const auto refuse = [](const char *what) { return Status(LLR_STATUS_NOT_SUPPORTED, what); };
         if (!dump_logits_path.empty()) {
             return refuse("dump_logits_path: only the program qnn_llama_runner writes logits");

@@ -116,7 +116,8 @@ public:
     const T &get() const { return *pointer(std::get_if<1>(&held_)); }
     T &operator*() & { return get(); }
     const T &operator*() const & { return get(); }
-    T &&operator*() && { return std::move(get()); }
+    // By value, so that `for (auto x : *call())` does not look into what is gone.
+    T operator*() && { return std::move(get()); }
     T *operator->() { return &get(); }
     const T *operator->() const { return &get(); }
 
@@ -127,7 +128,7 @@ public:
         status().value();
         return get();
     }
-    T &&value() && { return std::move(value()); }
+    T value() && { return std::move(value()); }
 #endif
 
 private:

@@ -75,8 +75,9 @@ impl From<FinishReason> for llr_finish_reason {
 }
 
 /// The text that this token completes: whole UTF-8 characters only, possibly none (while a character's bytes are still
-/// coming). Bytes that can be no character are replaced by U+FFFD, at the latest in the final chunk. `out_len` (may be
-/// NULL) gets its length in bytes; a NUL follows it, not counted. NULL and 0 for a NULL chunk. Never fails.
+/// coming). The end-of-sequence token that ends a turn has its text too (`</s>`). Bytes that can be no character are
+/// replaced by U+FFFD, at the latest in the final chunk. `out_len` (may be NULL) gets its length in bytes; a NUL follows it,
+/// not counted. NULL and 0 for a NULL chunk. Never fails.
 ///
 /// # Safety
 /// `chunk` is NULL or the one given to the running callback; `out_len` is NULL or points to a size_t.

@@ -205,7 +205,8 @@ pub unsafe extern "C" fn llr_generation_config_set_ignore_eos(
     unsafe { guard_set(config, set) }
 }
 
-/// Beginning-of-sequence tokens in front of a text prompt when the context is empty; later turns get none. Default: 1.
+/// Beginning-of-sequence tokens in front of a text prompt when the context is empty; later turns get none. Default: 1. More
+/// than 65 536 make the turn fail with LLR_STATUS_TOKENIZER_FAILED.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative).
 ///

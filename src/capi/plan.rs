@@ -47,6 +47,9 @@ impl Settings {
         if (model_path.is_some() || self.host.is_some()) && tokenizer_path.is_none() {
             return Err(invalid("the options name no tokenizer file".into()));
         }
+        if model_path.is_none() && self.host.is_none() && tokenizer_path.is_some() {
+            return Err(invalid("the options name a tokenizer file and no model; the built-in one has its own".into()));
+        }
         let runner = RunnerOptions { lookahead: self.lookahead()?, ..self.runner.clone() };
         Ok(Plan { host: self.host.clone(), model_path, tokenizer_path, program: self.program.clone(), runner })
     }
@@ -109,6 +112,12 @@ mod tests {
     fn a_model_without_a_tokenizer_is_refused() {
         let want = (Status::InvalidArgument, "the options name no tokenizer file".to_owned());
         assert_eq!(refused(|settings, _| settings.tokenizer_path = None), want);
+    }
+
+    #[test]
+    fn a_tokenizer_without_a_model_is_refused() {
+        let want = "the options name a tokenizer file and no model; the built-in one has its own".to_owned();
+        assert_eq!(refused(|settings, _| settings.model_path = None), (Status::InvalidArgument, want));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::stream::{Stream, llr_token_callback};
 use crate::builtin::{self, default_model};
 use crate::error::{Error, Result, Status};
 use crate::runner::{
-    Canceller, EvalMode, GenerationConfig, LoadObserver, LoadStage, OnProgress, Prompt, Runner, Stats,
+    Canceller, EvalMode, GenerationConfig, LoadObserver, LoadProgress, LoadStage, OnProgress, Prompt, Runner, Stats,
 };
 use crate::runtime::HostModule;
 use crate::tokenizer::{self, TokenId, Tokenizer};
@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use std::ffi::{c_char, c_void};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -39,6 +40,8 @@ pub struct llr_runner {
     /// The mutex is never locked, only entered by `&mut`: it makes a runner, which is not `Sync`, shareable.
     engine: Handle<Mutex<Option<Runner>>>,
     loaded: OnceLock<Facts>,
+    /// Somebody wants the loading that is going on to end.
+    stop_loading: AtomicBool,
     observed: Mutex<Observed>,
 }
 
@@ -84,12 +87,26 @@ struct Sinks {
 impl llr_runner {
     fn new(plan: Plan) -> Self {
         let observed = Observed { position: 0, finish_reason: llr_finish_reason::None, stats: None };
-        Self { plan, engine: Handle::new(Mutex::new(None)), loaded: OnceLock::new(), observed: Mutex::new(observed) }
+        Self {
+            plan,
+            engine: Handle::new(Mutex::new(None)),
+            loaded: OnceLock::new(),
+            stop_loading: AtomicBool::new(false),
+            observed: Mutex::new(observed),
+        }
     }
 
     /// What a loaded runner has told of itself.
     pub(super) fn facts(&self) -> Result<&Facts> {
         self.loaded.get().ok_or_else(|| Error::new(Status::InvalidState, "the runner is not loaded: llr_runner_load"))
+    }
+
+    /// Ends what is going on: a turn at its next token or block, loading at its next step.
+    fn stop(&self) {
+        match self.loaded.get() {
+            Some(facts) => facts.canceller.cancel(),
+            None => self.stop_loading.store(true, Ordering::Release),
+        }
     }
 
     /// The statistics of the last turn that ended without an error.
@@ -114,7 +131,15 @@ impl llr_runner {
 
     fn loaded<'a>(&self, engine: &'a mut Option<Runner>, on_progress: &mut OnProgress<'_>) -> Result<&'a mut Runner> {
         if engine.is_none() {
-            let mut observer = LoadObserver::new(on_progress);
+            self.stop_loading.store(false, Ordering::Release);
+            let mut progress = |progress: &LoadProgress<'_>| {
+                on_progress(progress)?;
+                match self.stop_loading.load(Ordering::Acquire) {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            };
+            let mut observer = LoadObserver::new(&mut progress);
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
             let mut options = self.plan.runner.clone();
             options.load_started_ms = i64::try_from(now).ok();
@@ -211,8 +236,8 @@ pub unsafe extern "C" fn llr_runner_create(
     })
 }
 
-/// Frees the runner and everything it holds; NULL is fine. Called from a callback of a turn of this very runner, it
-/// stops the turn, and the memory goes when the turn is over.
+/// Frees the runner and everything it holds; NULL is fine. Called from a callback of a turn or of the loading of this very
+/// runner, it stops that, and the memory goes when it is over.
 ///
 /// # Safety
 /// `runner` is NULL or from llr_runner_create, not freed, and not in use on another thread.
@@ -222,9 +247,7 @@ pub unsafe extern "C" fn llr_runner_free(runner: *mut llr_runner) {
         if !runner.is_null() {
             // SAFETY: from `Arc::into_raw`; this takes back the count that belongs to the caller.
             let runner = unsafe { Arc::from_raw(runner) };
-            if let Some(facts) = runner.loaded.get() {
-                facts.canceller.cancel();
-            }
+            runner.stop();
         }
     })
 }
@@ -236,7 +259,7 @@ pub unsafe extern "C" fn llr_runner_free(runner: *mut llr_runner) {
 /// damaged), LLR_STATUS_TOKENIZER_FAILED, LLR_STATUS_NOT_SUPPORTED, LLR_STATUS_OPERATOR_MISSING,
 /// LLR_STATUS_BACKEND_MISSING, LLR_STATUS_LIBRARY_UNAVAILABLE (no QNN library; the message says where it was looked
 /// for), LLR_STATUS_DELEGATE_INVALID_COMPATIBILITY, LLR_STATUS_BACKEND_FAILED, LLR_STATUS_MEMORY_ALLOCATION_FAILED and
-/// others of llr_status; LLR_STATUS_INVALID_STATE (in use), LLR_STATUS_POISONED.
+/// others of llr_status; LLR_STATUS_CANCELLED (llr_runner_cancel), LLR_STATUS_INVALID_STATE (in use), LLR_STATUS_POISONED.
 ///
 /// # Safety
 /// `runner` is NULL or live.
@@ -341,7 +364,8 @@ pub unsafe extern "C" fn llr_runner_reset(runner: *mut llr_runner) -> llr_status
 }
 
 /// Stops the running turn at its next token or block of the prompt; the turn then ends with
-/// LLR_FINISH_REASON_CANCELLED. Without effect when no turn is running. From any thread, at any time before
+/// LLR_FINISH_REASON_CANCELLED. Where it is still loading, also for a turn, loading ends at its next step and the call
+/// fails with LLR_STATUS_CANCELLED. Without effect when neither is going on. From any thread, at any time before
 /// llr_runner_free.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
@@ -352,9 +376,7 @@ pub unsafe extern "C" fn llr_runner_reset(runner: *mut llr_runner) -> llr_status
 pub unsafe extern "C" fn llr_runner_cancel(runner: *const llr_runner) -> llr_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        if let Some(facts) = unsafe { reference(runner, "runner") }?.loaded.get() {
-            facts.canceller.cancel();
-        }
+        unsafe { reference(runner, "runner") }?.stop();
         Ok(())
     })
 }

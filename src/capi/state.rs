@@ -2,11 +2,10 @@
 
 use super::guard::guard;
 use super::options::path_of;
-use super::pointer::{Buffer, slice};
+use super::pointer::{Buffer, reference, slice};
 use super::runner::{llr_runner, share};
 use super::status::llr_status;
 use crate::error::{Error, Result, Status};
-use crate::runner::SnapshotError;
 use std::ffi::c_char;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -71,13 +70,15 @@ pub unsafe extern "C" fn llr_runner_restore_state(
 ) -> llr_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let (runner, bytes) = unsafe { (share(runner)?, slice(bytes, byte_count, "bytes")?) };
+        let (runner, _) = unsafe { (share(runner)?, reference(bytes, "bytes")?) };
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { slice(bytes, byte_count, "bytes") }?;
         runner.exclusive(|runner| runner.restore_state(bytes))
     })
 }
 
 /// As llr_runner_save_state, to a file, `path_len` bytes of UTF-8. It is written beside its place and renamed, so a file
-/// of that name is replaced whole or not at all.
+/// of that name, or that a link of that name leads to, is replaced whole or not at all; a device is written to.
 ///
 /// Errors: those of llr_runner_save_state; LLR_STATUS_INVALID_ARGUMENT also for a path that is empty or has a NUL in it,
 /// LLR_STATUS_ACCESS_FAILED (it cannot be written).
@@ -122,31 +123,33 @@ pub unsafe extern "C" fn llr_runner_restore_state_file(
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut partial = path.as_os_str().to_owned();
+    let failed = |error| Error::new(Status::AccessFailed, format!("cannot write {}: {error}", path.display()));
+    // What a link names is replaced, not the link; a device or pipe is written to.
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if std::fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
+        return File::options().write(true).open(&target).and_then(|mut file| file.write_all(bytes)).map_err(failed);
+    }
+    let mut partial = target.as_os_str().to_owned();
     partial.push(format!(".{}.partial", std::process::id()));
     let partial = Path::new(&partial);
     let written = File::create(partial).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()?;
-        std::fs::rename(partial, path)
+        std::fs::rename(partial, &target)
     });
     written.map_err(|error| {
         // Nothing to do when there is none, or when it cannot be removed either.
         let _ = std::fs::remove_file(partial);
-        Error::new(Status::AccessFailed, format!("cannot write {}: {error}", path.display()))
+        failed(error)
     })
 }
 
-/// The file, which must not have more than `most` bytes.
+/// The file, or what tells that it is none of this model's: one byte more than `most`.
 fn read(path: &Path, most: usize) -> Result<Vec<u8>> {
     let path = super::plan::chosen_file(path, "state")?;
     let failed = |error| Error::new(Status::AccessFailed, format!("cannot read {}: {error}", path.display()));
     let file = File::open(&path).map_err(failed)?;
-    let stated = file.metadata().map_err(failed)?.len();
-    if stated > most as u64 {
-        return Err(SnapshotError::Length { have: stated, stated: most as u64 }.into());
-    }
     let mut bytes = Vec::new();
-    file.take(most as u64).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
     Ok(bytes)
 }

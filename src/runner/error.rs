@@ -39,18 +39,18 @@ pub enum RunnerError {
     WholeContextRow { method: String, tokens: usize },
     #[error("method {method} takes exactly {tokens} tokens a call, and no method takes one: nothing can decode")]
     NoSingleToken { method: String, tokens: usize },
-    #[error(
-        "the context holds {have} tokens and the prompt adds {need}: at most {limit} fit (context length or seq_len)"
-    )]
+    #[error("the context holds {have} tokens and this adds {need}: at most {limit} fit (context length or seq_len)")]
     ContextExceeded { have: usize, need: usize, limit: usize },
     #[error("this program takes a prompt only at position 0, the context is at {position}: reset it first")]
     OnlyAtStart { position: usize },
     #[error("the prompt is empty")]
     EmptyPrompt,
-    #[error("prompt token {index} is {token}, the vocabulary has {vocab} tokens")]
+    #[error("token {index} of the input is {token}, the vocabulary has {vocab} tokens")]
     TokenOutsideVocabulary { index: usize, token: TokenId, vocab: usize },
     #[error("forced token {index} is {token}, the vocabulary has {vocab} tokens")]
     ForcedOutsideVocabulary { index: usize, token: TokenId, vocab: usize },
+    #[error("end token {token} is outside the vocabulary of {vocab}")]
+    ExtraEosOutsideVocabulary { token: TokenId, vocab: usize },
     #[error("temperature {0} is neither 0 nor a positive number")]
     Temperature(f32),
     #[error("top_p {0} is not above 0 and at most 1")]
@@ -72,7 +72,7 @@ pub enum RunnerError {
     RewindBeyond { have: usize, asked: usize },
     #[error("the prompt was cancelled; the context is as it was")]
     Cancelled,
-    #[error("loading was called off by the progress callback")]
+    #[error("loading was called off")]
     LoadCancelled,
     #[error("decoder_model_version {name:?} is none of {known}")]
     UnknownFamily { name: String, known: String },
@@ -112,6 +112,7 @@ impl From<RunnerError> for Error {
             | Temperature(_)
             | TopP(_)
             | NothingToGenerate
+            | ExtraEosOutsideVocabulary { .. }
             | RewindBeyond { .. }
             | UnknownFamily { .. }
             | LookaheadUnset

@@ -69,12 +69,16 @@ impl Runner {
         if family.cache_mode == CacheMode::Hybrid && loaded.eval_mode().is_some() && !loaded.is_windowed() {
             log_warning!("{} models have a mask for windowed layers, this program has none", family.name);
         }
+        let vocab = loaded.vocab();
+        if let Some(&token) = options.extra_eos.iter().find(|&&token| token >= vocab as u64) {
+            return Err(RunnerError::ExtraEosOutsideVocabulary { token, vocab }.into());
+        }
         let eos_ids = eos_ids(&*tokenizer, loaded.eos_ids(), family, &options.extra_eos);
         log_info!(
             "runner: {}, context {}, vocabulary {}, end tokens {eos_ids:?}",
             loaded.describe(),
             loaded.context_len(),
-            loaded.vocab()
+            vocab
         );
         let sampler = Sampler::new(loaded.logits());
         let load_ms = [load_start_ms, now_ms()];

@@ -236,6 +236,11 @@ impl Runner {
     }
 }
 
+fn other_model(description: &[u8], shape: &Shape) -> SnapshotError {
+    let saved = String::from_utf8_lossy(&description[..description.len().min(4096)]).into_owned();
+    SnapshotError::OtherModel { saved, here: shape.description.clone() }
+}
+
 fn judge<'a>(saved: &'a [u8], shape: &Shape) -> Result<Judged<'a>, SnapshotError> {
     if saved.get(..MAGIC.len()) != Some(&MAGIC[..]) {
         return Err(SnapshotError::NotASnapshot);
@@ -250,7 +255,12 @@ fn judge<'a>(saved: &'a [u8], shape: &Shape) -> Result<Judged<'a>, SnapshotError
         return Err(SnapshotError::Version { found: version });
     }
     if stated != have {
-        return Err(SnapshotError::Length { have, stated });
+        // The whole of a larger model's context is not even read, and is better told by its model.
+        let larger = stated > have && have > shape.len(shape.limit) as u64;
+        return Err(match rest.get(..described as usize).filter(|_| larger) {
+            Some(description) if description != shape.description.as_bytes() => other_model(description, shape),
+            _ => SnapshotError::Length { have, stated },
+        });
     }
     let Some((body, checksum)) = rest.split_last_chunk::<CHECKSUM>() else { return Err(cut_off) };
     let (found, computed) = (u64::from_le_bytes(*checksum), fnv1a64(&saved[..saved.len() - CHECKSUM]));
@@ -262,8 +272,7 @@ fn judge<'a>(saved: &'a [u8], shape: &Shape) -> Result<Judged<'a>, SnapshotError
         return Err(SnapshotError::Length { have, stated: HEADER as u64 + u64::from(described) });
     };
     if description != shape.description.as_bytes() {
-        let saved = String::from_utf8_lossy(&description[..description.len().min(4096)]).into_owned();
-        return Err(SnapshotError::OtherModel { saved, here: shape.description.clone() });
+        return Err(other_model(description, shape));
     }
     let limit = shape.limit;
     let within = usize::try_from(position).ok().filter(|&position| position <= limit);

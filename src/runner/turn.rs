@@ -57,8 +57,13 @@ impl Turn<'_> {
         self.sampling += began.elapsed();
 
         // The token made from the prompt is decoded as if it followed itself, as upstream does.
-        let previous = self.tokens.last().copied().unwrap_or(token);
-        let piece = self.tokenizer.decode(Some(previous), token);
+        let known = |token: TokenId| token < self.tokenizer.vocab_size() as u64;
+        let previous = self.tokens.last().copied().filter(|&previous| known(previous)).unwrap_or(token);
+        let piece = match known(token) {
+            true => self.tokenizer.decode(Some(previous), token),
+            // Rows of logits are often padded beyond the tokenizer's last token; such a token has no text.
+            false => Ok(Vec::new()),
+        };
         let piece = piece.with_context(|| format!("decoding token {token} at position {}", source.position + 1))?;
         self.tokens.push(token);
         let Source { position, row } = source;

@@ -88,8 +88,13 @@ impl Host {
     }
 
     pub fn new() -> Self {
+        Self::of("qnn/ec8f0994ff.pte")
+    }
+
+    /// Of a program of the small story model.
+    pub fn of(program: &str) -> Self {
         let mut runner = ptr::null_mut();
-        let (model, tokenizer) = (common::model("qnn/ec8f0994ff.pte"), common::model("tok512.et.bin"));
+        let (model, tokenizer) = (common::model(program), common::model("tok512.et.bin"));
         let (model, tokenizer) = (model.to_str().unwrap(), tokenizer.to_str().unwrap());
         // SAFETY: live options and texts, a pointer to write to.
         unsafe {

@@ -72,6 +72,50 @@ fn loading_tells_its_steps_and_can_be_called_off_at_each() {
     assert_eq!(host.tokens(3).tokens, want);
 }
 
+/// What a callback does with the runner that is loading, at its second step.
+struct Meddler {
+    runner: *mut llr_runner,
+    meddle: unsafe extern "C" fn(*mut llr_runner),
+    seen: usize,
+}
+
+unsafe extern "C" fn meddle(_: *const llr_load_progress, user_data: *mut c_void) -> i32 {
+    // SAFETY: the library hands back the `Meddler`.
+    let meddler = unsafe { &mut *user_data.cast::<Meddler>() };
+    meddler.seen += 1;
+    if meddler.seen == 2 {
+        // SAFETY: the runner is live, and a callback may do this.
+        unsafe { (meddler.meddle)(meddler.runner) };
+    }
+    CONTINUE
+}
+
+unsafe extern "C" fn cancel(runner: *mut llr_runner) {
+    // SAFETY: live.
+    assert_eq!(unsafe { llr_runner_cancel(runner) }, llr_status::Ok);
+}
+
+unsafe extern "C" fn free(runner: *mut llr_runner) {
+    // SAFETY: live, and not used any more by the test.
+    unsafe { llr_runner_free(runner) };
+}
+
+#[test]
+fn cancelling_or_freeing_a_runner_ends_its_loading() {
+    for (change, freed) in [(cancel as unsafe extern "C" fn(*mut llr_runner), false), (free, true)] {
+        let host = std::mem::ManuallyDrop::new(Host::without_model());
+        let mut meddler = Meddler { runner: host.0, meddle: change, seen: 0 };
+        let user_data = ptr::from_mut(&mut meddler).cast();
+        // SAFETY: live until the call returns.
+        let status = unsafe { llr_runner_load_with_progress(host.0, Some(meddle), user_data) };
+        assert_eq!((status, meddler.seen), (llr_status::Cancelled, 2));
+        if !freed {
+            assert_eq!(host.tokens(3).tokens.len(), 3, "what was cancelled is over");
+            drop(std::mem::ManuallyDrop::into_inner(host));
+        }
+    }
+}
+
 #[test]
 fn a_stream_that_stops_or_fails_at_any_chunk_leaves_the_runner_usable() {
     let host = Host::without_model();

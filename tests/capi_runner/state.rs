@@ -134,3 +134,36 @@ fn a_context_goes_from_one_way_of_updating_to_the_other() {
     assert_eq!(Host::new().restore(&saved), llr_status::InvalidArgument);
     assert!(message().contains("of another model"), "{}", message());
 }
+
+#[test]
+fn files_are_replaced_where_a_link_leads_and_devices_are_written_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = Host::without_model();
+    host.tokens(3);
+    let (target, link) = (dir.path().join("target"), dir.path().join("link"));
+    std::fs::write(&target, "before").unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    assert_eq!(host.save_file(&link), llr_status::Ok, "{}", message());
+    assert!(link.is_symlink());
+    assert_eq!(std::fs::read(&target).unwrap(), host.save());
+    if Path::new("/dev/full").exists() {
+        assert_eq!(host.save_file(Path::new("/dev/full")), llr_status::AccessFailed);
+        assert!(!Path::new("/dev/full").is_file());
+    }
+    assert_eq!(host.save_file(dir.path()), llr_status::AccessFailed);
+}
+
+#[test]
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+fn a_larger_context_of_another_model_is_told_by_its_model_from_a_file_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("state");
+    let host = Host::without_model();
+    host.tokens(3);
+    assert_eq!(host.save_file(&file), llr_status::Ok);
+    let other = Host::of("portable/portable_s260k_fp32_kv.pte");
+    assert_eq!(other.restore_file(&file), llr_status::InvalidArgument, "{}", message());
+    assert!(message().contains("of another model"), "{}", message());
+    // SAFETY: live; NULL is refused.
+    assert_eq!(unsafe { llr_runner_restore_state(other.0, ptr::null(), 0) }, llr_status::InvalidArgument);
+}

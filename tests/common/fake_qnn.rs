@@ -1,6 +1,5 @@
 //! A program whose methods are QNN graphs, on the fake library: the graphs do what a [`FakeModel`] does, so that every
 //! token is known.
-
 #![allow(dead_code)] // Each test program uses its own part.
 
 use crate::fake_module::{FakeModel, FakeTokenizer};

@@ -26,7 +26,7 @@ const MAX_TEXT: usize = 1 << 20;
 /// Most bytes of an explanation.
 const MAX_WORDS: usize = 4096;
 
-/// A host's module with its table. Shared by whoever may open it; used by one [`Lease`] at a time, and released with the
+/// A host's module with its table. Shared by whoever may open it; used by one runner at a time, and released with the
 /// last share.
 #[derive(Debug)]
 pub struct Host {

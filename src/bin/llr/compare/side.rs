@@ -34,6 +34,8 @@ const OPTIONS: &[SideOption] = &[
     SideOption { name: "kernels", value: "SET", help: "Kernel set of the CPU: scalar, avx2, avx512, neon or neon-i8mm [default: LLR_KERNELS, else the best]" },
     SideOption { name: "cpu_threads", value: "N", help: "Threads that compute on the CPU [default: one a fast core]" },
     SideOption { name: "qnn_lib_dir", value: "DIR", help: "Where libQnnHtp.so and libQnnSystem.so are; searched first" },
+    SideOption { name: "module", value: "RUNTIME", help: "Whose runtime runs the program: native or executorch [default: native]" },
+    SideOption { name: "module_library", value: "FILE", help: "ExecuTorch's adapter or its directory [default: LLR_MODULE_EXECUTORCH]" },
 ];
 
 /// The options of a side that were given, as text.
