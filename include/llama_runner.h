@@ -2250,8 +2250,8 @@ const char *llr_program_tensor_dtype(const llr_program *program,
  *
  * Ask for the number with `dims` NULL and `capacity` 0, then fill. `out_count` (may be NULL) gets the number of sizes.
  *
- * Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small),
- * LLR_STATUS_NOT_FOUND (no such input or output, or it is no tensor).
+ * Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small, an unknown
+ * side), LLR_STATUS_NOT_FOUND (no such input or output, or it is no tensor).
  *
  * # Safety
  * `program` is NULL or live; `dims` is NULL or has room for `capacity` sizes; `out_count` is NULL or points to a size_t.

@@ -226,13 +226,22 @@ fn what_fails_is_named_and_leaves_nothing() {
         ("--backend xnnpack --kv_bits 8 --model_mode kv --calibration_text missing.txt", 34, "missing.txt"),
         ("--backend xnnpack --max_seq_len 1", 18, "a context of 1 tokens is not in 2 to"),
         ("--num_sharding 9", 18, "num_sharding 9 is more than the model's 5 layers"),
+        ("--report missing/report.html", 34, "the report's folder missing is not there"),
     ] {
-        let args = [&["--checkpoint", &checkpoint, "-a", "new/out"][..], &line.split(' ').collect::<Vec<_>>()].concat();
+        let args = ["--checkpoint", &checkpoint, "--compile_only", "-a", "new/out"];
+        let args = [&args[..], &line.split(' ').collect::<Vec<_>>()].concat();
         let output = llr(folder.path(), &args);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{line}: {said}");
         assert!(said.contains(want) && output.stdout.is_empty(), "{line}: {said}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), before, "{line}");
+    }
+    // The run afterwards is thought of before the export.
+    for (args, want) in [(&["--prompt", ""][..], "a prompt is empty"), (&[], "the run afterwards needs a tokenizer")] {
+        let output = llr(folder.path(), &[&["--checkpoint", &checkpoint, "-a", "new/out"][..], args].concat());
+        assert_eq!(output.status.code(), Some(18));
+        assert!(text(&output.stderr).contains(want), "{}", text(&output.stderr));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), before, "{want}");
     }
 }
 

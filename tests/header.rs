@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Files of `src/capi` with something for the header, in the order of the header.
-const SOURCES: [&str; 17] = [
+const SOURCES: [&str; 18] = [
     "version",
     "status",
     "error",
@@ -18,6 +18,7 @@ const SOURCES: [&str; 17] = [
     "stream",
     "stats",
     "runner",
+    "runner_facts",
     "load_progress",
     "tokens",
     "text_stream",

@@ -22,6 +22,7 @@ mod plan;
 mod pointer;
 pub mod program;
 pub mod runner;
+pub mod runner_facts;
 pub mod state;
 pub mod stats;
 pub mod status;

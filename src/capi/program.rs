@@ -312,8 +312,8 @@ pub unsafe extern "C" fn llr_program_tensor_dtype(
 ///
 /// Ask for the number with `dims` NULL and `capacity` 0, then fill. `out_count` (may be NULL) gets the number of sizes.
 ///
-/// Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small),
-/// LLR_STATUS_NOT_FOUND (no such input or output, or it is no tensor).
+/// Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small, an unknown
+/// side), LLR_STATUS_NOT_FOUND (no such input or output, or it is no tensor).
 ///
 /// # Safety
 /// `program` is NULL or live; `dims` is NULL or has room for `capacity` sizes; `out_count` is NULL or points to a size_t.
@@ -330,6 +330,12 @@ pub unsafe extern "C" fn llr_program_tensor_dims(
     guard(|| {
         // SAFETY: the caller's promise.
         let program = unsafe { reference(program, "program") }?;
+        if ![llr_side::Input as i32, llr_side::Output as i32].contains(&side) {
+            return Err(Error::new(
+                Status::InvalidArgument,
+                format!("side {side} is neither 0 (input) nor 1 (output)"),
+            ));
+        }
         let Some(Io::Tensor { dims: found, .. }) = program.tensors(method, side).and_then(|ios| ios.get(index)) else {
             return Err(Error::new(Status::NotFound, format!("method {method} has no tensor {index} on side {side}")));
         };

@@ -1,23 +1,21 @@
 //! `llr_runner`: a model with its context. Turns go in, a stream of chunks comes out.
 
 use super::chunk::llr_finish_reason;
-use super::decoding_options::llr_eval_mode;
 use super::generation_config::llr_generation_config;
 use super::guard::{guard, guard_value};
 use super::handle::Handle;
 use super::options::llr_runner_options;
 use super::plan::Plan;
 use super::pointer::{check_out, reference, slice, text};
+use super::runner_facts::{Facts, Observed};
 use super::stats::{llr_stats, llr_stats_callback};
 use super::status::llr_status;
 use super::stream::{Stream, llr_token_callback};
 use crate::builtin::{self, default_model};
 use crate::error::{Error, Result, Status};
-use crate::runner::{
-    Canceller, EvalMode, GenerationConfig, LoadObserver, LoadProgress, LoadStage, OnProgress, Prompt, Runner, Stats,
-};
+use crate::runner::{GenerationConfig, LoadObserver, LoadProgress, LoadStage, OnProgress, Prompt, Runner, Stats};
 use crate::runtime::HostModule;
-use crate::tokenizer::{self, TokenId, Tokenizer};
+use crate::tokenizer;
 use parking_lot::Mutex;
 use std::ffi::{c_char, c_void};
 use std::ops::ControlFlow;
@@ -38,43 +36,11 @@ const HOST_NAME: &str = "host module";
 pub struct llr_runner {
     plan: Plan,
     /// The mutex is never locked, only entered by `&mut`: it makes a runner, which is not `Sync`, shareable.
-    engine: Handle<Mutex<Option<Runner>>>,
-    loaded: OnceLock<Facts>,
+    pub(super) engine: Handle<Mutex<Option<Runner>>>,
+    pub(super) loaded: OnceLock<Facts>,
     /// Somebody wants the loading that is going on to end.
     stop_loading: AtomicBool,
-    observed: Mutex<Observed>,
-}
-
-/// What does not change any more once the runner is loaded.
-pub(super) struct Facts {
-    canceller: Canceller,
-    pub(super) tokenizer: Arc<dyn Tokenizer>,
-    pub(super) eos_ids: Vec<TokenId>,
-    pub(super) vocab_size: usize,
-    pub(super) context_len: usize,
-    pub(super) eval_mode: Option<EvalMode>,
-    pub(super) cpu_threads: Option<usize>,
-}
-
-impl Facts {
-    fn of(runner: &Runner) -> Self {
-        Self {
-            canceller: runner.canceller(),
-            tokenizer: Arc::clone(runner.tokenizer()),
-            eos_ids: runner.eos_ids().to_vec(),
-            vocab_size: runner.vocab_size(),
-            context_len: runner.context_len(),
-            eval_mode: runner.eval_mode(),
-            cpu_threads: runner.cpu_threads(),
-        }
-    }
-}
-
-/// What the const functions tell. The lock is held only to copy, never while anything else runs.
-struct Observed {
-    position: usize,
-    finish_reason: llr_finish_reason,
-    stats: Option<Stats>,
+    pub(super) observed: Mutex<Observed>,
 }
 
 /// Where a turn's output goes.
@@ -381,106 +347,11 @@ pub unsafe extern "C" fn llr_runner_cancel(runner: *const llr_runner) -> llr_sta
     })
 }
 
-/// True when the runner is loaded and can be used; false for NULL. Never fails.
-///
-/// # Safety
-/// `runner` is NULL or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llr_runner_is_loaded(runner: *const llr_runner) -> bool {
-    // SAFETY: the caller's promise.
-    guard_value(false, || unsafe { known(runner, false, |_| true) })
-}
-
-/// Tokens in the context as of the last finished call; 0 for NULL and before loading. Never fails.
-///
-/// # Safety
-/// `runner` is NULL or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llr_runner_position(runner: *const llr_runner) -> usize {
-    // SAFETY: the caller's promise.
-    guard_value(0, || unsafe { observe(runner, 0, |seen| seen.position) })
-}
-
-/// Most tokens that the context can hold; 0 for NULL and before loading. Never fails.
-///
-/// # Safety
-/// `runner` is NULL or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llr_runner_context_length(runner: *const llr_runner) -> usize {
-    // SAFETY: the caller's promise.
-    guard_value(0, || unsafe { known(runner, 0, |facts| facts.context_len) })
-}
-
-/// Why the last turn ended; LLR_FINISH_REASON_NONE for NULL, while a turn runs, after one that failed, after
-/// llr_runner_reset, and before the first. Never fails.
-///
-/// # Safety
-/// `runner` is NULL or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llr_runner_finish_reason(runner: *const llr_runner) -> llr_finish_reason {
-    let none = llr_finish_reason::None;
-    // SAFETY: the caller's promise.
-    guard_value(none, || unsafe { observe(runner, none, |seen| seen.finish_reason) })
-}
-
-/// Tokens of the vocabulary, as the rows of logits have them; 0 for NULL and before loading. Never fails.
-///
-/// # Safety
-/// `runner` is NULL or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llr_runner_vocabulary_size(runner: *const llr_runner) -> usize {
-    // SAFETY: the caller's promise.
-    guard_value(0, || unsafe { known(runner, 0, |facts| facts.vocab_size) })
-}
-
-/// The mode that a static program runs in, an llr_eval_mode: as asked for or as chosen. LLR_EVAL_MODE_AUTO for a
-/// program of the other kind, forward(tokens, input_pos), which has no modes, for NULL and before loading. Never fails.
-///
-/// # Safety
-/// `runner` is NULL or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llr_runner_eval_mode(runner: *const llr_runner) -> i32 {
-    let auto = llr_eval_mode::Auto as i32;
-    let mode = |facts: &Facts| facts.eval_mode.map_or(auto, |mode| mode as i32);
-    // SAFETY: the caller's promise.
-    guard_value(auto, || unsafe { known(runner, auto, mode) })
-}
-
-/// Threads that compute what runs on the CPU. They are chosen before loading, by llr_runner_options_set_cpu_threads; 0
-/// when nothing of the program is computed by threads, for NULL and before loading. Never fails.
-///
-/// # Safety
-/// `runner` is NULL or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn llr_runner_cpu_threads(runner: *const llr_runner) -> usize {
-    // SAFETY: the caller's promise.
-    guard_value(0, || unsafe { known(runner, 0, |facts| facts.cpu_threads.unwrap_or(0)) })
-}
-
-/// # Safety
-/// `runner` is NULL or live.
-pub(super) unsafe fn known<T>(runner: *const llr_runner, default: T, get: impl FnOnce(&Facts) -> T) -> T {
-    // SAFETY: the caller's promise.
-    match unsafe { runner.as_ref() } {
-        Some(runner) if !runner.engine.is_poisoned() => runner.loaded.get().map_or(default, get),
-        _ => default,
-    }
-}
-
-/// # Safety
-/// `runner` is NULL or live.
-unsafe fn observe<T>(runner: *const llr_runner, default: T, get: impl FnOnce(&Observed) -> T) -> T {
-    // SAFETY: the caller's promise.
-    match unsafe { runner.as_ref() } {
-        Some(runner) if !runner.engine.is_poisoned() => get(&runner.observed.lock()),
-        _ => default,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::capi::options::llr_runner_options_new;
+    use crate::capi::runner_facts::*;
     use crate::runner::RunnerOptions;
     use std::ptr;
 

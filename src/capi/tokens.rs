@@ -4,7 +4,8 @@
 use super::generation_config::llr_generation_config;
 use super::guard::{guard, guard_value};
 use super::pointer::{Buffer, check_out, reference, slice, text};
-use super::runner::{config_or_default, known, llr_runner, share};
+use super::runner::{config_or_default, llr_runner, share};
+use super::runner_facts::known;
 use super::status::llr_status;
 use crate::tokenizer::Specials;
 use std::ffi::c_char;

@@ -4,7 +4,7 @@ use super::checkpoint::{Checkpoint, Format, Source};
 use super::clock::Clock;
 use super::lower::qnn::QnnOptions;
 use super::lower::{self, Assets};
-use super::options::{self, Backend, Choice, Mode, Options};
+use super::options::{self, Backend, Choice, Mode, Options, OptionsError};
 use super::progress::{Progress, Stage};
 use super::quantize::passes::Setup;
 use super::quantize::{Calibration, CodeStore, Keep, compare_static, quantize_layerwise};
@@ -81,6 +81,9 @@ fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Resu
     let checkpoint = open(options, Some(folder))?;
     let config = checkpoint.config();
     let tokenizer = tokens::Found::of(options, &checkpoint)?;
+    if tokenizer.is_none() && options.needs_tokenizer {
+        return Err(OptionsError::NoTokenizer.into());
+    }
     let widened = if checkpoint.format() == Format::Gguf { 4 * checkpoint.totals().parameters } else { 0 };
     Have::at(folder).check(Need::of(options, config, widened), folder)?;
     report.facts = facts(options, &checkpoint);

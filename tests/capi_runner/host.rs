@@ -6,6 +6,7 @@ use llama_runner::capi::error::*;
 use llama_runner::capi::generation_config::*;
 use llama_runner::capi::options::*;
 use llama_runner::capi::runner::*;
+use llama_runner::capi::runner_facts::*;
 use llama_runner::capi::stats::*;
 use llama_runner::capi::status::llr_status;
 use llama_runner::capi::stream::llr_stream_answer;

@@ -9,6 +9,7 @@ use llama_runner::capi::load_progress::*;
 use llama_runner::capi::memory::*;
 use llama_runner::capi::program::*;
 use llama_runner::capi::runner::*;
+use llama_runner::capi::runner_facts::*;
 use llama_runner::capi::stats::*;
 use llama_runner::capi::status::llr_status;
 use serde_json::Value;
@@ -258,6 +259,8 @@ fn the_built_in_program_is_told_without_running_it() {
         let mut count = 0;
         let none = llr_program_tensor_dims(program.0, 0, input, 9, ptr::null_mut(), 0, &mut count);
         assert_eq!(none, llr_status::NotFound);
+        let unknown = llr_program_tensor_dims(program.0, 0, 9, 0, ptr::null_mut(), 0, &mut count);
+        assert_eq!(unknown, llr_status::InvalidArgument);
         assert_eq!(llr_program_backend_count(program.0), 1);
         assert_eq!(name(|len| llr_program_backend_name(program.0, 0, len)).as_deref(), Some("XnnpackBackend"));
     }

@@ -3,6 +3,7 @@
 use crate::host::*;
 use llama_runner::capi::generation_config::*;
 use llama_runner::capi::runner::*;
+use llama_runner::capi::runner_facts::*;
 use llama_runner::capi::status::llr_status;
 use llama_runner::capi::text_stream::*;
 use llama_runner::capi::tokens::*;

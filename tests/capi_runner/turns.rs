@@ -5,6 +5,7 @@ use llama_runner::capi::chunk::llr_finish_reason;
 use llama_runner::capi::error::llr_last_error_code;
 use llama_runner::capi::generation_config::*;
 use llama_runner::capi::runner::*;
+use llama_runner::capi::runner_facts::*;
 use llama_runner::capi::status::llr_status;
 use std::ptr;
 

@@ -57,6 +57,13 @@ pub enum OptionsError {
     GroupWithoutBlocks { ptq: Ptq },
     #[error("group_size {group} does not divide the model's dim of {dim}")]
     WeightGroup { group: usize, dim: usize },
+    #[error(
+        "the run afterwards needs a tokenizer, and there is none in or beside the checkpoint: name one with \
+         --tokenizer_model, or only export with --compile_only"
+    )]
+    NoTokenizer,
+    #[error("a prompt is empty")]
+    EmptyPrompt,
 }
 
 impl From<OptionsError> for Error {

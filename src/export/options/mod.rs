@@ -63,6 +63,8 @@ pub struct Options {
     pub passes: PassChoices,
     /// Compare the quantized model with the float one on the calibration text, for the report: as slow as calibration.
     pub compare: bool,
+    /// Somebody will run the program on texts: without a tokenizer nothing is exported.
+    pub needs_tokenizer: bool,
 }
 
 /// Contexts and blocks, in tokens.
@@ -172,6 +174,7 @@ impl Options {
             qnn: QnnTarget { soc_model: "SM8650".into(), num_sharding: 1, weight_sharing: false, lib_dir: None },
             passes: PassChoices::default(),
             compare: false,
+            needs_tokenizer: false,
         }
     }
 

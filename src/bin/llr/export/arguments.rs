@@ -203,6 +203,7 @@ impl Arguments {
             stop_after: self.stop_after.clone(),
         };
         options.compare = self.report.is_some();
+        options.needs_tokenizer = !self.compile_only && self.stop_after.is_none();
         options.check()?;
         Ok(options)
     }

@@ -7,7 +7,7 @@ mod trial;
 pub use arguments::Arguments;
 
 use bars::Bars;
-use llama_runner::export::options::Options;
+use llama_runner::export::options::{Options, OptionsError};
 use llama_runner::export::report::Report;
 use llama_runner::{Error, Result, Status, export};
 use serde_json::{Value, json};
@@ -26,6 +26,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.print_passes {
         return print(&(export::passes(&options)?.join("\n") + "\n"));
     }
+    check_later_steps(arguments)?;
     let report = export(arguments, &options)?;
     if let Some(path) = &arguments.report {
         std::fs::write(path, report.to_html())
@@ -39,6 +40,21 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         false => Vec::new(),
     };
     finish(arguments, Some(&report), answers)
+}
+
+/// What comes after an export, which may take long, fails before it where it can.
+fn check_later_steps(arguments: &Arguments) -> Result<()> {
+    if !arguments.compile_only && arguments.prompts().iter().any(String::is_empty) {
+        return Err(OptionsError::EmptyPrompt.into());
+    }
+    let folder = arguments.report.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => {
+            let message = format!("the report's folder {} is not there", folder.display());
+            Err(Error::new(Status::AccessFailed, message))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn export(arguments: &Arguments, options: &Options) -> Result<Report> {
