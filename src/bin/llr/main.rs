@@ -7,6 +7,7 @@ mod compare;
 mod exit;
 mod export;
 mod inspect;
+mod perplexity;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use llama_runner::Result;
@@ -36,6 +37,8 @@ enum Command {
     Export(export::Arguments),
     /// Shows a program: methods, inputs and outputs, constants, operators, delegates, segments.
     Inspect(inspect::Arguments),
+    /// Measures how well a program foretells a text.
+    Perplexity(perplexity::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::CompareSide(arguments) => compare::worker::run(&arguments).map(|()| 0),
         Command::Export(arguments) => export::run(&arguments).map(|()| 0),
         Command::Inspect(arguments) => inspect::run(&arguments).map(|()| 0),
+        Command::Perplexity(arguments) => perplexity::run(&arguments).map(|()| 0),
     };
     match result {
         Ok(code) => ExitCode::from(code),

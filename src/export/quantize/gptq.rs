@@ -45,6 +45,16 @@ impl Moments {
         Ok(Self { columns, sums })
     }
 
+    /// Multiplies every product with `factor`.
+    pub(super) fn scale(&mut self, factor: f32) {
+        self.sums.iter_mut().for_each(|x| *x *= factor);
+    }
+
+    /// Adds those of other tokens of the same columns.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.sums.iter_mut().zip(&other.sums).for_each(|(x, other)| *x += other);
+    }
+
     /// How many columns the operand has.
     pub fn columns(&self) -> usize {
         self.columns

@@ -17,6 +17,7 @@ mod layerwise;
 mod matrix;
 pub mod passes;
 mod quality;
+mod readers;
 mod recipe;
 mod scale;
 mod segment;

@@ -124,7 +124,7 @@ const FAMILIES: &[Family] = &[
 
 /// Models below this width have few weights, and few in a row for errors of rounding to average out: more of them get 8
 /// bits.
-const NARROW: usize = 512;
+pub(super) const NARROW: usize = 512;
 
 /// Codes of a block of 8da4w.
 pub const DYNAMIC_BLOCK: usize = 32;

@@ -57,7 +57,7 @@ impl QuantizeLinear {
         }
         let Some(matrix) = Matrix::of(graph, graph.nodes[id].inputs[1])? else { return Ok(false) };
         let Some(format) = self.recipe.format_of(&name, matrix.columns()) else { return Ok(false) };
-        let make = || Ok(quantize(&matrix, format, self.recipe.scales, knowledge)?);
+        let make = |_: &Graph| Ok(quantize(&matrix, format, self.recipe.scales, knowledge)?);
         graph.nodes[id].inputs[1] = self.store.constant(graph, (&matrix, format), make)?;
         Ok(true)
     }
