@@ -148,7 +148,7 @@ void turns_and_reset()
     TextLLMRunner other{llama_runner::Options()};
     EXPECT(other.warmup("Once", 2) == Error::Ok && other.session()->position() == 0);
     // A prompt in two parts is the prompt, but for how the tokenizer cuts it.
-    EXPECT(other.prefill("Once upon", config_of(1)) == Error::Ok && other.session()->position() > 1);
+    EXPECT(other.prefill("Once upon", config_of(1)).ok() && other.session()->position() > 1);
     const auto likeliest = other.prefill(" a time", 0, 0);
     EXPECT(likeliest.ok() && other.warmup(" and", 2) == Error::Ok);
     EXPECT(other.session()->step(*likeliest).ok());
