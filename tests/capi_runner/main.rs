@@ -2,8 +2,12 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/cdsprpc.rs"]
+mod cdsprpc;
+mod faults;
 mod host;
 mod objects;
 mod state;
+mod qnn_shim;
 mod steps;
 mod turns;
