@@ -54,12 +54,16 @@ pub(super) unsafe fn name_of(name: *const c_char, len: usize) -> Result<String> 
 }
 
 /// New options with every default, to be freed by llr_runner_options_free. Never fails.
+///
+/// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn llr_runner_options_new() -> *mut llr_runner_options {
     guard_value(ptr::null_mut(), || Box::into_raw(Box::new(llr_runner_options(Handle::default()))))
 }
 
 /// Frees the options; NULL is fine.
+///
+/// Threads: last.
 ///
 /// # Safety
 /// `options` is NULL or from llr_runner_options_new, not freed, and not in use by another call.
@@ -77,6 +81,8 @@ pub unsafe extern "C" fn llr_runner_options_free(options: *mut llr_runner_option
 /// `path_len` bytes.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
@@ -100,6 +106,8 @@ pub unsafe extern "C" fn llr_runner_options_set_model_path(
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
 #[unsafe(no_mangle)]
@@ -121,6 +129,8 @@ pub unsafe extern "C" fn llr_runner_options_set_tokenizer_path(
 /// LLR_QNN_LIB_DIR, then the system's own search. UTF-8, `path_len` bytes.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
@@ -145,6 +155,8 @@ pub unsafe extern "C" fn llr_runner_options_set_qnn_lib_dir(
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
 #[unsafe(no_mangle)]
@@ -167,6 +179,8 @@ pub unsafe extern "C" fn llr_runner_options_set_rpcmem_library(
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
 #[unsafe(no_mangle)]
@@ -184,9 +198,12 @@ pub unsafe extern "C" fn llr_runner_options_add_data_path(
     unsafe { guard_set(options, set) }
 }
 
-/// Threads that compute what runs on the CPU. Default: 0, as many as the machine has fast cores.
+/// Threads that compute what runs on the CPU, at most 256. Default: 0, as many as the machine has fast cores. More than it
+/// has cores slow each other, and a line of the log says so.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative).
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `options` is NULL or live.

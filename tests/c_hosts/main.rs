@@ -316,7 +316,7 @@ fn hosts_report_a_missing_model_by_name() {
         let output = built.command().args(["no-such.pte", "no-such.bin", "Once"]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]));
-        assert!(said.contains("create: LLR_STATUS_NOT_FOUND: model file no-such.pte"), "{said}");
+        assert!(said.contains("create: LLR_STATUS_ACCESS_FAILED: model file no-such.pte"), "{said}");
     }
 }
 

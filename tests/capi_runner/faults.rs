@@ -1,7 +1,7 @@
 //! Every QNN call fails once, on the real libraries, the first time and later ones: a typed error that names the call and
 //! its code, nothing lost, and the next attempt gives the right tokens.
 
-use crate::cdsprpc::StandIn;
+use crate::cdsprpc::{Knob, StandIn};
 use crate::common;
 use crate::host::*;
 use crate::qnn_shim::{FUNCTIONS, Function, Shim};
@@ -19,7 +19,7 @@ use std::sync::Mutex;
 
 /// QNN_COMMON_ERROR_SYSTEM.
 const CODE: u64 = 1003;
-const TOKENS: i64 = 3;
+const TOKENS: i64 = 2;
 const ERROR_GET_MESSAGE: Function = FUNCTIONS[18];
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -57,14 +57,15 @@ fn host(shim: &Shim, stand_in: &StandIn, shared_buffer: llr_shared_buffer) -> Ho
     Host(runner)
 }
 
-/// Loads the runner and runs two turns, and says where it came to an error, and to which.
-fn two_turns(host: &Host, right: &[u64]) -> Result<(), (&'static str, llr_status, String)> {
+/// Loads the runner and runs turns, and says where it came to an error, and to which.
+fn run(host: &Host, turns: &[&'static str]) -> Result<(), (&'static str, llr_status, String)> {
+    let right = &recorded().0[..TOKENS as usize];
     // SAFETY: live.
     match unsafe { llr_runner_load(host.0) } {
         llr_status::Ok => {}
         status => return Err(("load", status, message())),
     }
-    for stage in ["first turn", "second turn"] {
+    for &stage in turns {
         let answer = &mut |_, _| CONTINUE;
         let (status, seen) = host.run(Ok(PROMPT), Turn { seq_len: 0, max_new_tokens: TOKENS, answer });
         if status != llr_status::Ok {
@@ -75,6 +76,8 @@ fn two_turns(host: &Host, right: &[u64]) -> Result<(), (&'static str, llr_status
     }
     Ok(())
 }
+
+const TWO: [&str; 2] = ["first turn", "second turn"];
 
 /// What a failed call must come to. Calls that free, and one that only informs, must not be seen but in the log.
 fn expected(function: Function) -> Option<llr_status> {
@@ -93,10 +96,9 @@ fn every_qnn_call_that_fails_once_is_told_and_nothing_is_lost() {
     let (shim, stand_in) = (Shim::new(), StandIn::new());
     // SAFETY: the callback takes what it is given.
     unsafe { llr_set_log_callback(llr_log_level::Warning as i32, Some(on_line), ptr::null_mut()) };
-    let right = &recorded().0[..TOKENS as usize];
     let counts = || FUNCTIONS.map(|function| shim.calls(function));
     let before = counts();
-    two_turns(&host(&shim, &stand_in, llr_shared_buffer::Require), right).unwrap();
+    run(&host(&shim, &stand_in, llr_shared_buffer::Require), &TWO).unwrap();
     shim.check_clean();
     let calls = counts();
     let mut runners = 1;
@@ -108,7 +110,7 @@ fn every_qnn_call_that_fails_once_is_told_and_nothing_is_lost() {
             let host = host(&shim, &stand_in, llr_shared_buffer::Require);
             runners += 1;
             shim.fail(function, nth, CODE);
-            let outcome = two_turns(&host, right);
+            let outcome = run(&host, &TWO);
             let what = format!("call {nth} of {made} of {}: {outcome:?}", function.1);
             match (outcome, expected(function)) {
                 (Ok(()), None) => {}
@@ -122,7 +124,7 @@ fn every_qnn_call_that_fails_once_is_told_and_nothing_is_lost() {
                         assert_eq!((again, seen.tokens.len()), (llr_status::InvalidState, 0), "{what}");
                         host.reset();
                     }
-                    assert_eq!(two_turns(&host, right), Ok(()), "{what}");
+                    assert_eq!(run(&host, &TWO[..1]), Ok(()), "{what}");
                 }
                 _ => panic!("{what}"),
             }
@@ -130,10 +132,29 @@ fn every_qnn_call_that_fails_once_is_told_and_nothing_is_lost() {
             let quiet = expected(function).is_some() || function.1 == "QnnBackend_getBuildId";
             assert_eq!(is_logged(function), !quiet, "{what}: {:?}", LINES.lock().unwrap());
             shim.check_clean();
-            stand_in.check_freed(stand_in.get(crate::cdsprpc::Knob::Allocs));
+            stand_in.check_freed(stand_in.get(Knob::Allocs));
         }
     }
     assert!(runners > FUNCTIONS.len());
     // SAFETY: no callback is allowed.
     unsafe { llr_set_log_callback(llr_log_level::Warning as i32, None, ptr::null_mut()) };
+}
+
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+#[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
+#[test]
+fn a_refused_registration_is_copied_where_that_is_allowed_and_an_error_without_words_is_told() {
+    let (shim, stand_in) = (Shim::new(), StandIn::new());
+    let [device_create, mem_register] = [FUNCTIONS[8], FUNCTIONS[11]];
+    let host = host(&shim, &stand_in, llr_shared_buffer::Prefer);
+    shim.fail(device_create, 1, CODE);
+    shim.fail(ERROR_GET_MESSAGE, 1, CODE);
+    let (stage, status, text) = run(&host, &[]).unwrap_err();
+    assert_eq!((stage, status), ("load", llr_status::BackendFailed));
+    assert!(text.contains("QnnDevice_create failed with 1003 (0x3eb) QNN_COMMON_ERROR_SYSTEM"), "{text}");
+    shim.fail(mem_register, 2, 8003);
+    assert_eq!(run(&host, &TWO), Ok(()));
+    drop(host);
+    shim.check_clean();
+    stand_in.check_freed(1);
 }

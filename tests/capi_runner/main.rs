@@ -1,13 +1,13 @@
 //! The C functions on real models.
 
-#[path = "../common/mod.rs"]
-mod common;
 #[path = "../common/cdsprpc.rs"]
 mod cdsprpc;
+#[path = "../common/mod.rs"]
+mod common;
 mod faults;
 mod host;
 mod objects;
-mod state;
 mod qnn_shim;
+mod state;
 mod steps;
 mod turns;
