@@ -227,7 +227,7 @@ fn cmake_builds_the_programs_and_its_test_passes() {
         configure.arg(format!("-DLLR_LIB_DIR={}", library_dir().display())).arg(format!("-DLLR_STATIC={use_static}"));
         run(&mut configure);
         run(Command::new("cmake").arg("--build").arg(dir.path()).args(["--target", target]));
-        run(Command::new("ctest").current_dir(dir.path()));
+        run(on_this_build(Command::new("ctest")).current_dir(dir.path()));
     }
 }
 

@@ -6,6 +6,7 @@ mod cdsprpc;
 mod common;
 mod faults;
 mod host;
+mod lines;
 mod objects;
 mod qnn_shim;
 mod state;
