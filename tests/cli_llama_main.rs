@@ -209,7 +209,7 @@ fn a_trace_has_a_line_a_token() {
     };
     let row: Vec<u8> = (0..259).flat_map(|id| logit(id).to_le_bytes()).collect();
     let expected = json!({
-        "turn": 0, "position": 2, "row": 2, "token": 102, "dtype": "f32",
+        "turn": 0, "prompt_tokens": [35, 100, 101], "position": 2, "row": 2, "token": 102, "dtype": "f32",
         "logits_fnv1a64": format!("{:016x}", llama_runner::base::fnv::fnv1a64(&row)),
         "top5": [[102, 100], [36, 99], [0, 0], [1, 0], [2, 0]],
     });

@@ -1,5 +1,5 @@
 //! What every room may use: aligned memory, mapped files, flatbuffers, environment knobs, vendor libraries, the log sink,
-//! a hash, names, numbers as text, and the process.
+//! a hash, names, numbers as text, files that are whole, and the process.
 
 pub mod aligned;
 pub mod dynamic_library;
@@ -10,3 +10,4 @@ pub mod log;
 pub mod process;
 pub mod storage;
 pub mod text;
+pub mod whole_file;

@@ -17,7 +17,7 @@ use crate::base::storage::Blob;
 use crate::error::{Context, Error, Result, Status};
 use crate::graph::Graph;
 use crate::passes::PassManager;
-use crate::pte::{ExecutionPlan, Program};
+use crate::pte::{ExecutionPlan, Program, is_program};
 use crate::qnn::compiler::CompilerOptions;
 use crate::qnn::{LibraryOptions, QnnLibrary, Soc};
 use crate::tensor::DType;
@@ -213,6 +213,19 @@ fn counted(progress: &mut dyn Progress, stage: Stage) -> impl FnMut(usize, usize
     }
 }
 
+/// An output that is there already may be replaced if it is a program, and nothing else: a checkpoint or a device that was
+/// named by mistake must stay.
+fn check_output(output: &Path) -> Result<()> {
+    let Ok(known) = std::fs::metadata(output) else { return Ok(()) };
+    let why = match known.is_file() {
+        _ if known.is_dir() => "is a folder",
+        false => "is no regular file",
+        true if known.len() == 0 || is_program(output) => return Ok(()),
+        true => "is there already and is no program (.pte); remove it, or name another",
+    };
+    Err(Error::new(Status::InvalidArgument, format!("the output {} {why}", output.display())))
+}
+
 /// The folder of the output, which goes again if it was made for nothing.
 struct Folder {
     path: PathBuf,
@@ -223,9 +236,7 @@ struct Folder {
 impl Folder {
     /// Makes it where it is not there.
     fn of(output: &Path) -> Result<Self> {
-        if output.is_dir() {
-            return Err(Error::new(Status::InvalidArgument, format!("the output {} is a folder", output.display())));
-        }
+        check_output(output)?;
         let path = match output.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
             _ => PathBuf::from("."),

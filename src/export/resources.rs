@@ -31,7 +31,7 @@ impl Need {
         let linear = product(&[layers]).saturating_mul(layer).saturating_add(product(&[vocab, dim]));
         let linear_bits = match options.ptq {
             Ptq::A16W4 | Ptq::Dynamic8W4 => 5,
-            Ptq::A16W8 | Ptq::A8W8 => 9,
+            Ptq::A16W8 | Ptq::A8W8 | Ptq::Weights8 => 9,
             Ptq::None => 32,
         };
         let embedding_bits = options.embedding.map_or(32, |of| u64::from(of.bits) + 2);
