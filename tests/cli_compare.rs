@@ -191,6 +191,12 @@ fn a_trace_says_what_was_asked_and_how_it_began() {
     }
     let other = compare([&recorded, "--prompt=Once upon a hill"]).ends_with(FAILED);
     assert!(other.stderr.contains("prompt 1, turn 1 is different tokens: from token "), "{}", other.stderr);
+    // What is read is not written over.
+    let before = fs::read(&file).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_llr")).args(["compare", &recorded, "--json"]).arg(&file).output();
+    let output = output.unwrap();
+    assert_eq!((output.status.code(), fs::read(&file).unwrap()), (Some(FAILED), before));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("trace.jsonl is to be read and cannot be written to"));
     // Traces of older programs do not say; what they do say is where the first token came.
     trace(&asset("story.pte"), &[], &file);
     let older = fs::read_to_string(&file).unwrap();

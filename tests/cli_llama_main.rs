@@ -146,6 +146,8 @@ fn what_fails_leaves_no_text() {
         (&["--prompt_file=missing.txt"], "missing.txt"),
         (&["--trace_path=no/such/file"], "cannot write no/such/file"),
         (&["--etdump_path=no/such/file"], "cannot write no/such/file"),
+        (&["--trace_path=bigram.pte"], "bigram.pte is to be read and cannot be written to"),
+        (&["--etdump_path=./bigram.bin"], "bigram.bin is to be read and cannot be written to"),
         (&["--cpu_threads=-2"], "--cpu_threads -2"),
         // Not understood: 1 as well, as gflags exits.
         (&["--promt=x"], "unknown flag --promt, did you mean --prompt?"),
