@@ -1,5 +1,5 @@
 //! What every room may use: aligned memory, mapped files, flatbuffers, environment knobs, vendor libraries, the log sink,
-//! hashes, names, numbers as text, and the process.
+//! hashes, names, numbers as text, files that are whole, and the process.
 
 pub mod aligned;
 pub mod dynamic_library;
@@ -11,3 +11,4 @@ pub mod log;
 pub mod process;
 pub mod storage;
 pub mod text;
+pub mod whole_file;

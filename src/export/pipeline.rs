@@ -9,7 +9,7 @@ use super::progress::{Progress, Stage};
 use super::quantize::passes::Setup;
 use super::quantize::{Calibration, CodeStore, Keep, compare_static, quantize_layerwise};
 use super::report::{Layer, Method, Perplexity, Report, Written};
-use super::resources::{self, Have, Need};
+use super::resources::{self, Have, Need, Work};
 use super::schedule;
 use super::scratch::Scratch;
 use super::{MethodSpec, continuation, emit, model, tokens};
@@ -17,7 +17,7 @@ use crate::base::storage::Blob;
 use crate::error::{Context, Error, Result, Status};
 use crate::graph::Graph;
 use crate::passes::PassManager;
-use crate::pte::{ExecutionPlan, Program};
+use crate::pte::{ExecutionPlan, Program, is_program};
 use crate::qnn::compiler::CompilerOptions;
 use crate::qnn::{LibraryOptions, QnnLibrary, Soc};
 use crate::tensor::DType;
@@ -84,8 +84,6 @@ fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Resu
     if tokenizer.is_none() && options.needs_tokenizer {
         return Err(OptionsError::NoTokenizer.into());
     }
-    let widened = if checkpoint.format() == Format::Gguf { 4 * checkpoint.totals().parameters } else { 0 };
-    Have::at(folder).check(Need::of(options, config, widened), folder)?;
     report.facts = facts(options, &checkpoint);
     report.tokenizer = tokenizer.as_ref().map(|found| found.path.clone());
     let mut setup = Setup {
@@ -98,6 +96,17 @@ fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Resu
     let has_text = tokenizer.is_some() || matches!(options.calibration, options::Calibration::TokenFile(_));
     let need = schedule::Need::of(options, &setup.recipe, has_text);
     let compares = options.compare && has_text && options.passes.stop_after.is_none();
+    let work = Work {
+        options,
+        config,
+        recipe: &setup.recipe,
+        totals: checkpoint.totals(),
+        widened: checkpoint.format() == Format::Gguf,
+        tokens: tokenizer.as_ref().map_or(0, |found| found.tokenizer.vocab_size()),
+        feedback: need.moments,
+        text: need != schedule::Need::NOTHING || compares,
+    };
+    Have::at(folder).check(Need::of(&work), folder)?;
     if need != schedule::Need::NOTHING || compares {
         let tokenizer = tokenizer.as_ref().map(|found| &*found.tokenizer);
         let (graph, text) = for_calibration(options, &checkpoint, tokenizer, &mut clock)?;
@@ -235,6 +244,19 @@ fn counted(progress: &mut dyn Progress, stage: Stage) -> impl FnMut(usize, usize
     }
 }
 
+/// An output that is there already may be replaced if it is a program, and nothing else: a checkpoint or a device that was
+/// named by mistake must stay.
+fn check_output(output: &Path) -> Result<()> {
+    let Ok(known) = std::fs::metadata(output) else { return Ok(()) };
+    let why = match known.is_file() {
+        _ if known.is_dir() => "is a folder",
+        false => "is no regular file",
+        true if known.len() == 0 || is_program(output) => return Ok(()),
+        true => "is there already and is no program (.pte); remove it, or name another",
+    };
+    Err(Error::new(Status::InvalidArgument, format!("the output {} {why}", output.display())))
+}
+
 /// The folder of the output, which goes again if it was made for nothing.
 struct Folder {
     path: PathBuf,
@@ -245,9 +267,7 @@ struct Folder {
 impl Folder {
     /// Makes it where it is not there.
     fn of(output: &Path) -> Result<Self> {
-        if output.is_dir() {
-            return Err(Error::new(Status::InvalidArgument, format!("the output {} is a folder", output.display())));
-        }
+        check_output(output)?;
         let path = match output.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
             _ => PathBuf::from("."),
@@ -346,9 +366,12 @@ fn written(path: &Path, program: &Program) -> Result<Written> {
             delegates.push(blob);
         }
     }
+    // A float table that is also the head is in the file as a constant alone.
+    let is_constant = |blob: &&Blob| program.constants.iter().any(|constant| constant.same_place(blob));
+    let mut of_delegates = program.named_data.values().filter(|blob| !is_constant(blob)).map(|blob| blob.len());
     let mut parts = vec![
         ("constants of operators".to_owned(), total(&mut program.constants.iter().map(|blob| blob.len()))),
-        ("weights of delegates".to_owned(), total(&mut program.named_data.values().map(|blob| blob.len()))),
+        ("weights of delegates".to_owned(), total(&mut of_delegates)),
         ("delegates".to_owned(), total(&mut delegates.iter().map(|blob| blob.len()))),
     ];
     let known: u64 = parts.iter().map(|(_, bytes)| bytes).sum();

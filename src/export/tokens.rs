@@ -2,8 +2,10 @@
 
 use super::checkpoint::{Checkpoint, TokenizerFiles};
 use super::options::{Calibration, Options};
+use crate::base::whole_file;
 use crate::error::{Error, Result, Status};
 use crate::tokenizer::{self, Specials, TokenId, Tokenizer};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -64,18 +66,13 @@ impl Found {
     }
 }
 
-/// Writes a file beside its place and renames it, so that nobody ever sees a part of it.
+/// Writes a file of which nobody ever sees a part.
 ///
 /// # Errors
 /// `AccessFailed`; names the file.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(format!(".{}.partial", std::process::id()));
-    std::fs::write(&partial, bytes).and_then(|()| std::fs::rename(&partial, path)).map_err(|error| {
-        // Nothing to do when there is none, or when it cannot be removed either.
-        let _ = std::fs::remove_file(&partial);
-        Error::new(Status::AccessFailed, format!("cannot write {}: {error}", path.display()))
-    })
+    whole_file::write(path, &|out| out.write_all(bytes))
+        .map_err(|error| Error::new(Status::AccessFailed, format!("cannot write {}: {error}", path.display())))
 }
 
 /// The texts that the model is calibrated on. Each begins with the beginning-of-sequence token.

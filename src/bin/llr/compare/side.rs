@@ -68,6 +68,11 @@ impl Values {
         self.0.contains_key(name)
     }
 
+    /// The program and the tokenizer, where they were given.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        ["model_path", "tokenizer_path"].iter().filter_map(|name| self.0.get(name).map(Path::new))
+    }
+
     /// What was given beside the files, for people.
     pub fn show(&self) -> String {
         let paths = ["model_path", "tokenizer_path"];
