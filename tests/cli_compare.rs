@@ -53,13 +53,15 @@ fn asset(name: &str) -> PathBuf {
 }
 
 /// The trace of `llama_main` on the built-in model's prompt, from a program.
-fn trace(program: &Path, to: &Path) -> Vec<Value> {
+fn trace(program: &Path, more: &[&str], to: &Path) -> Vec<Value> {
     let status = Command::new(env!("CARGO_BIN_EXE_llama_main"))
         .arg("--model_path")
         .arg(program)
         .arg("--tokenizer_path")
         .arg(asset("tokenizer.json"))
-        .args(["--prompt=Once upon a time", "--temperature=0", "--num_bos=1", "--max_new_tokens=16", "--trace_path"])
+        .args(["--prompt=Once upon a time", "--temperature=0", "--max_new_tokens=16"])
+        .args(more)
+        .arg("--trace_path")
         .arg(to)
         .output()
         .unwrap();
@@ -112,8 +114,8 @@ fn an_altered_weight_shows_where_the_traces_part() {
     bytes[middle..middle + 4096].iter_mut().for_each(|byte| *byte ^= 0x88);
     let altered = dir.path().join("altered.pte");
     fs::write(&altered, bytes).unwrap();
-    let [of_a, of_b] =
-        [asset("story.pte"), altered.clone()].map(|program| trace(&program, &dir.path().join("t.jsonl")));
+    let [of_a, of_b] = [asset("story.pte"), altered.clone()]
+        .map(|program| trace(&program, &["--num_bos=1"], &dir.path().join("t.jsonl")));
     let part = of_a.iter().zip(&of_b).position(|(a, b)| a["token"] != b["token"]).expect("the weights count");
 
     let path = |name: &str, path: &Path| format!("--{name}={}", path.display());
@@ -149,7 +151,7 @@ fn an_altered_weight_shows_where_the_traces_part() {
 fn an_altered_token_of_a_recorded_run_is_found() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("trace.jsonl");
-    let recorded = trace(&asset("story.pte"), &file);
+    let recorded = trace(&asset("story.pte"), &["--num_bos=1"], &file);
     let against = |args: &[&str]| {
         let recorded = format!("--recorded={}", file.display());
         compare([&["--prompt=Once upon a time", recorded.as_str()], args].concat())
@@ -178,6 +180,32 @@ fn an_altered_token_of_a_recorded_run_is_found() {
 }
 
 #[test]
+fn a_trace_says_what_was_asked_and_how_it_began() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("trace.jsonl");
+    let recorded = format!("--recorded={}", file.display());
+    for bos in ["--num_bos=0", "--num_bos=2"] {
+        trace(&asset("story.pte"), &[bos], &file);
+        let run = compare([&recorded]).ends_with(EQUAL);
+        assert_eq!(run.json["summary"]["rows_same_bits"], 16, "{bos}");
+    }
+    let other = compare([&recorded, "--prompt=Once upon a hill"]).ends_with(FAILED);
+    assert!(other.stderr.contains("prompt 1, turn 1 is different tokens: from token "), "{}", other.stderr);
+    // What is read is not written over.
+    let before = fs::read(&file).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_llr")).args(["compare", &recorded, "--json"]).arg(&file).output();
+    let output = output.unwrap();
+    assert_eq!((output.status.code(), fs::read(&file).unwrap()), (Some(FAILED), before));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("trace.jsonl is to be read and cannot be written to"));
+    // Traces of older programs do not say; what they do say is where the first token came.
+    trace(&asset("story.pte"), &[], &file);
+    let older = fs::read_to_string(&file).unwrap();
+    let (start, end) = (older.find("\"prompt_tokens\"").unwrap(), older.find("\"position\"").unwrap());
+    fs::write(&file, [&older[..start], &older[end..]].concat()).unwrap();
+    compare([&recorded, "--prompt=Once upon a time"]).ends_with(EQUAL);
+}
+
+#[test]
 fn what_cannot_be_compared_is_an_error_that_says_why() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("run.jsonl");
@@ -197,7 +225,7 @@ fn what_cannot_be_compared_is_an_error_that_says_why() {
         (&[&other], "the sides cannot be compared: prompt 1, turn 1 is different tokens: from token 1 on, "),
         (&["--recorded=missing.jsonl"], "cannot read missing.jsonl"),
         (&[&recorded], "a trace does not say what was asked"),
-        (&[&recorded, "--prompt=a", "--prompt=b"], "the trace has turns [1], the command line prompts for [2]"),
+        (&[&recorded, "--prompt=a", "--prompt=b"], "the recorded run has turns [1], the command line prompts for [2]"),
         (&[&recorded, "--prompt=a"], "was recorded as 10 tokens, here it is 2 (--num_bos?)"),
         (&["--execution_b=compiled", "--prompt="], "a prompt is empty"),
         (&["--execution_b=compiled", "--max_gap=7"], "neither 0% to 100%"),
@@ -251,6 +279,7 @@ fn bench_measures_as_many_turns_as_are_asked_for() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&json["prompt_tokens"], &json["new_tokens"]), (&9.into(), &4.into()));
+    assert_eq!((&json["cut_by_context"], &json["context_len"]), (&false.into(), &512.into()));
     assert_eq!(json["turns"].as_array().unwrap().len(), 2);
     for rate in ["prefill_tokens_per_second", "decode_tokens_per_second", "load_seconds"] {
         assert!(json[rate].as_f64().is_some_and(|rate| rate > 0.0), "{json}");

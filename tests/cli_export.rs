@@ -81,6 +81,12 @@ fn every_mode_in_float_delegates_says_what_the_weights_say() {
 
 #[test]
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+fn weights_of_8_bits_in_operators_say_what_the_weights_say() {
+    agree(&["dynamic", "hybrid"].map(|mode| format!("--backend portable --ptq int8 --model_mode {mode} -E 8,0")));
+}
+
+#[test]
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
 fn every_mode_in_8da4w_says_what_the_weights_say() {
     agree(&modes("--backend xnnpack --ptq 8da4w"));
 }
@@ -242,6 +248,41 @@ fn what_fails_is_named_and_leaves_nothing() {
         assert_eq!(output.status.code(), Some(18));
         assert!(text(&output.stderr).contains(want), "{}", text(&output.stderr));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), before, "{want}");
+    }
+}
+
+#[test]
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+fn only_programs_are_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(model("stories260K.bin"), folder.path().join("söme weights.bin")).unwrap();
+    let run = |output: &str, more: &[&str]| {
+        let args = ["--backend", "portable", "--checkpoint", "söme weights.bin", "-c", "-q", "-o", output];
+        llr(folder.path(), &[&args[..], more].concat())
+    };
+    let size = || std::fs::metadata(folder.path().join("söme weights.bin")).unwrap().len();
+    let before = size();
+    let mut refused = vec![
+        ("söme weights.bin", &[][..], "söme weights.bin is there already and is no program (.pte)"),
+        ("x.pte", &["--report", "x.pte"], "the report x.pte is the program"),
+        ("x.pte", &["--report", "söme weights.bin"], "söme weights.bin is to be read and cannot be written to"),
+        ("x.pte", &["--report", "."], "the report . is a folder"),
+    ];
+    // Not /dev/null: a fault here would replace it.
+    #[cfg(unix)]
+    {
+        let _ = std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap();
+        refused.push(("socket", &[], "the output socket is no regular file"));
+    }
+    for (output, more, want) in refused {
+        let run = run(output, more);
+        assert!(run.status.code() == Some(18) && text(&run.stderr).contains(want), "{want}: {}", text(&run.stderr));
+        assert_eq!((size(), folder.path().join("x.pte").exists()), (before, false), "{want}");
+    }
+    std::fs::write(folder.path().join("x.pte"), "").unwrap();
+    for round in 0..2 {
+        let run = run("x.pte", &[]);
+        assert!(run.status.success(), "{round}: {}", text(&run.stderr));
     }
 }
 

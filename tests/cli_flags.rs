@@ -29,7 +29,8 @@ fn assert_fails(run: &Run, code: i32, words: &str) {
 fn command_lines_that_are_not_understood() {
     for (args, words) in [
         (&["--model_pth", "x"][..], "unknown flag --model_pth, did you mean --model_path?"),
-        (&["--zzz"], "unknown flag --zzz"),
+        (&["--zzz"], "unknown flag --zzz, --help lists the flags"),
+        (&["--model", "x"], "unknown flag --model, did you mean --decoder_model_version, or --model_path?"),
         (&["--seq_len"], "flag --seq_len needs a value"),
         (&["--seq_len=long"], "flag --seq_len: \"long\" is not a 32-bit integer"),
         (&["--seq_len", "99999999999"], "is not a 32-bit integer"),
@@ -66,7 +67,8 @@ fn flags_that_make_no_sense() {
 #[test]
 fn arguments_that_are_no_text() {
     use std::os::unix::ffi::OsStringExt;
-    assert_fails(&qnn_llama_runner([OsString::from_vec(b"--prompt=\xff".to_vec())]), USAGE, "is not UTF-8");
+    let words = "\"--prompt=\u{fffd}\" is not UTF-8 (argument 3)";
+    assert_fails(&qnn_llama_runner([OsString::from_vec(b"--prompt=\xff".to_vec())]), USAGE, words);
 }
 
 #[test]
@@ -77,6 +79,18 @@ fn help_goes_to_stdout_and_is_a_success() {
         for flag in ["--decoder_model_version", "--kv_updater", "--gcap", "--trace_path"] {
             assert!(run.stdout.contains(flag), "{flag}");
         }
+    }
+}
+
+#[test]
+fn a_version_goes_to_stdout() {
+    for program in [env!("CARGO_BIN_EXE_qnn_llama_runner"), env!("CARGO_BIN_EXE_llama_main"), env!("CARGO_BIN_EXE_llr")]
+    {
+        let output = std::process::Command::new(program).arg("--version").output().unwrap();
+        let name = Path::new(program).file_stem().unwrap().to_str().unwrap();
+        let want = format!("{name} {}\n", env!("CARGO_PKG_VERSION"));
+        assert!(output.status.success() && output.stderr.is_empty(), "{name}");
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), want);
     }
 }
 
@@ -128,7 +142,7 @@ fn o4_model_paths_that_are_no_program() {
     for (path, code) in [
         (dir.path().join("missing.pte"), ACCESS_FAILED),
         (dir.path().to_owned(), ACCESS_FAILED),
-        (write("empty.pte", b""), ACCESS_FAILED),
+        (write("empty.pte", b""), INVALID_PROGRAM),
         (write("text.pte", b"this is no program, only a text of some length\n"), INVALID_PROGRAM),
         (write("garbage.pte", &[0xa5; 4096]), INVALID_PROGRAM),
     ] {

@@ -146,6 +146,8 @@ fn what_fails_leaves_no_text() {
         (&["--prompt_file=missing.txt"], "missing.txt"),
         (&["--trace_path=no/such/file"], "cannot write no/such/file"),
         (&["--etdump_path=no/such/file"], "cannot write no/such/file"),
+        (&["--trace_path=bigram.pte"], "bigram.pte is to be read and cannot be written to"),
+        (&["--etdump_path=./bigram.bin"], "bigram.bin is to be read and cannot be written to"),
         (&["--cpu_threads=-2"], "--cpu_threads -2"),
         // Not understood: 1 as well, as gflags exits.
         (&["--promt=x"], "unknown flag --promt, did you mean --prompt?"),
@@ -209,7 +211,7 @@ fn a_trace_has_a_line_a_token() {
     };
     let row: Vec<u8> = (0..259).flat_map(|id| logit(id).to_le_bytes()).collect();
     let expected = json!({
-        "turn": 0, "position": 2, "row": 2, "token": 102, "dtype": "f32",
+        "turn": 0, "prompt_tokens": [35, 100, 101], "position": 2, "row": 2, "token": 102, "dtype": "f32",
         "logits_fnv1a64": format!("{:016x}", llama_runner::base::fnv::fnv1a64(&row)),
         "top5": [[102, 100], [36, 99], [0, 0], [1, 0], [2, 0]],
     });

@@ -200,6 +200,32 @@ fn o10_inspect_shows_the_soc_with_methods_constants_and_delegates() {
     );
 }
 
+#[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
+#[test]
+fn inspect_says_what_it_could_not_look_into() {
+    let inspect = |file: std::path::PathBuf, more: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_llr"))
+            .arg("inspect")
+            .arg(file)
+            .args(["--qnn_lib_dir", "no/such/folder"])
+            .args(more)
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap())
+    };
+    let [text, warning] = inspect(model("qnn/ec8f0994ff.pte"), &[]);
+    let want = "llr: warning: the graphs of 1 of 1 QNN delegates of ec8f0994ff.pte could not be looked into with \
+                --qnn_lib_dir no/such/folder: see \"graphs unknown\"\n";
+    assert_eq!(warning, want);
+    assert!(text.contains("  graphs unknown: libQnnHtp.so cannot be loaded") && text.contains("no/such/folder/libQnn"));
+    let [json, warning] = inspect(model("qnn/ec8f0994ff.pte"), &["--json"]);
+    assert!(json.contains("\"graphs_unknown\": \"libQnnHtp.so cannot") && warning == want);
+    let [text, warning] = inspect(model("portable/portable_s260k_fp32_kv.pte"), &[]);
+    let want = "--qnn_lib_dir is not needed: no delegate of portable_s260k_fp32_kv.pte is a QnnBackend's\n";
+    assert!(warning.ends_with(want) && !text.contains("unknown"), "{warning}");
+}
+
 #[test]
 fn inspect_says_what_is_wrong_with_a_file() {
     let output = Command::new(env!("CARGO_BIN_EXE_llr")).args(["inspect", "missing.pte"]).output().unwrap();

@@ -41,6 +41,9 @@ fn executorch_runs_what_is_exported() {
     let options = Options { embedding: Some(4), ..Backend::Xnnpack8da4w.into() };
     export(&[dynamic(false, false)], options, &text).save(&path).unwrap();
     assert_eq!(host.run(&path, &prompt, 20), forward(&path, Execution::Compiled, &prompt, 20));
+    for specs in [&[dynamic(false, false)][..], &hybrid(KvLayout::PerLayer, DType::I64)] {
+        check(specs, Backend::PortableInt8.into(), 20);
+    }
     for layout in [KvLayout::PerLayer, KvLayout::PerHead] {
         let specs = hybrid(layout, DType::I64);
         check(&specs[..1], Backend::Portable.into(), 60);

@@ -70,7 +70,7 @@ int main()
     }
 #endif
     example::Runner missing(nullptr, "llama2", "no-such.pte", "no-such.bin", "", "");
-    if (text != turn(*other) || missing.load() != Error::NotFound || missing.get_decoder_model_version().ok()) {
+    if (text != turn(*other) || missing.load() != Error::AccessFailed || missing.get_decoder_model_version().ok()) {
         return 1;
     }
     std::cout << text << '\n';

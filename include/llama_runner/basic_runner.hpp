@@ -130,7 +130,11 @@ public:
         }
     }
 
-    // What the last call of load(), generate() and the like came to. Not while another thread is in one of them.
+    // The bytes that it holds; loads if need be.
+    Result<Memory> memory() { return session_ ? session_->memory() : refused_; }
+
+    // What the last call of load(), generate() and the like came to. Not while another thread is in one of them. After a
+    // turn that stop() ended, or a callback that threw, it is LLR_STATUS_CANCELLED; generate() returns Ok then, as upstream.
     const Status &last_status() const noexcept { return last_; }
 
     // The session under the runner; nullptr when the constructor's arguments were refused.
@@ -191,11 +195,20 @@ protected:
                 stats_callback(of_turn);
             }
         };
+        // For the case that a callback throws.
+        last_ = stopped();
         Status status = session_->generate(prompt, turn_options(config), on_chunk, on_stats);
-        return remember(status.ok() && stats ? after_turn(*stats) : std::move(status));
+        const bool was_stopped = status.ok() && session_->finish_reason() == LLR_FINISH_REASON_CANCELLED;
+        if (remember(status.ok() && stats ? after_turn(*stats) : std::move(status)) == Error::Ok && was_stopped) {
+            last_ = stopped();
+            return Error::Ok;
+        }
+        return last_.error();
     }
 
 private:
+    static Status stopped() { return {LLR_STATUS_CANCELLED, "the turn was stopped"}; }
+
     static TurnOptions specials(std::int32_t num_bos, std::int32_t num_eos)
     {
         TurnOptions options;

@@ -9,7 +9,7 @@ use super::progress::{Progress, Stage};
 use super::quantize::passes::Setup;
 use super::quantize::{Calibration, CodeStore, Keep, compare_static, quantize_layerwise};
 use super::report::{Layer, Method, Perplexity, Report, Written};
-use super::resources::{self, Have, Need};
+use super::resources::{self, Have, Need, Work};
 use super::schedule;
 use super::scratch::Scratch;
 use super::{MethodSpec, continuation, emit, model, tokens};
@@ -17,7 +17,7 @@ use crate::base::storage::Blob;
 use crate::error::{Context, Error, Result, Status};
 use crate::graph::Graph;
 use crate::passes::PassManager;
-use crate::pte::{ExecutionPlan, Program};
+use crate::pte::{ExecutionPlan, Program, is_program};
 use crate::qnn::compiler::CompilerOptions;
 use crate::qnn::{LibraryOptions, QnnLibrary, Soc};
 use crate::tensor::DType;
@@ -30,6 +30,13 @@ const MAX_WINDOW: usize = 128;
 
 /// Most tokens of calibration altogether.
 const MAX_TOKENS: usize = 2048;
+
+/// Most tokens that weights are quantized against; more hardly change them.
+const MAX_WEIGHT_TOKENS: usize = 1024;
+
+/// Models of more parameters do not continue prompts: the engine would hold all of them in f32, and read them for every
+/// token.
+const MAX_CONTINUED: u64 = 1 << 26;
 
 /// Constants up to this many bytes stay in memory.
 const SMALL: usize = 4096;
@@ -77,8 +84,6 @@ fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Resu
     if tokenizer.is_none() && options.needs_tokenizer {
         return Err(OptionsError::NoTokenizer.into());
     }
-    let widened = if checkpoint.format() == Format::Gguf { 4 * checkpoint.totals().parameters } else { 0 };
-    Have::at(folder).check(Need::of(options, config, widened), folder)?;
     report.facts = facts(options, &checkpoint);
     report.tokenizer = tokenizer.as_ref().map(|found| found.path.clone());
     let mut setup = Setup {
@@ -91,22 +96,33 @@ fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Resu
     let has_text = tokenizer.is_some() || matches!(options.calibration, options::Calibration::TokenFile(_));
     let need = schedule::Need::of(options, &setup.recipe, has_text);
     let compares = options.compare && has_text && options.passes.stop_after.is_none();
+    let work = Work {
+        options,
+        config,
+        recipe: &setup.recipe,
+        totals: checkpoint.totals(),
+        widened: checkpoint.format() == Format::Gguf,
+        tokens: tokenizer.as_ref().map_or(0, |found| found.tokenizer.vocab_size()),
+        feedback: need.moments,
+        text: need != schedule::Need::NOTHING || compares,
+    };
+    Have::at(folder).check(Need::of(&work), folder)?;
     if need != schedule::Need::NOTHING || compares {
         let tokenizer = tokenizer.as_ref().map(|found| &*found.tokenizer);
         let (graph, text) = for_calibration(options, &checkpoint, tokenizer, &mut clock)?;
         if need.ranges {
             let heard = &mut counted(&mut clock, Stage::Calibrate);
-            setup.calibration = Arc::new(Calibration::run(&graph, &text, heard)?);
+            setup.calibration = Arc::new(Calibration::run(&graph, &text.of_ranges, heard)?);
         }
         if need.moments {
             let heard = &mut counted(&mut clock, Stage::Quantize);
-            quantize_layerwise(graph.clone(), &text, &setup.recipe, &setup.store, heard)?;
+            quantize_layerwise(graph.clone(), &text.of_weights, &setup.recipe, &setup.store, heard)?;
         }
         if compares {
             clock.begin(Stage::Compare, 0);
             let mut quantized = graph.clone();
             schedule::all(options, &setup)?.run(&mut quantized, None, &mut |_, _| Ok(()))?;
-            compare(&graph, &quantized, &text, &mut report)?;
+            compare(&graph, &quantized, &text.of_ranges, &mut report)?;
         }
     }
     let specs = options.methods();
@@ -162,26 +178,41 @@ fn open(options: &Options, scratch: Option<&Path>) -> Result<Checkpoint> {
     Ok(checkpoint)
 }
 
-/// A float graph that reads a window of tokens, and the tokens to calibrate on: a window or more.
+/// What a model is calibrated on, a window or more.
+struct Text {
+    /// The interpreter reads it, for ranges and for the report.
+    of_ranges: Vec<TokenId>,
+    /// The engine reads it, for weights.
+    of_weights: Vec<TokenId>,
+}
+
+/// A float graph that reads a window of tokens, and the tokens to calibrate on.
 fn for_calibration(
     options: &Options,
     checkpoint: &Checkpoint,
     tokenizer: Option<&dyn Tokenizer>,
     progress: &mut dyn Progress,
-) -> Result<(Graph, Vec<TokenId>)> {
+) -> Result<(Graph, Text)> {
     progress.begin(Stage::Calibrate, 0);
     let config = checkpoint.config();
     // Not the context of the program, which has no say in what a model's weights and ranges are.
     let window = config.max_positions.unwrap_or(MAX_WINDOW).min(MAX_WINDOW);
     let mut texts = tokens::calibration(options, tokenizer)?;
+    let mut of_ranges = MAX_TOKENS;
     if matches!(options.calibration, options::Calibration::Prompts(_)) {
-        for text in &mut texts {
-            *text = continuation::extend((config, checkpoint), std::mem::take(text), window)?;
+        if checkpoint.totals().parameters <= MAX_CONTINUED {
+            for text in &mut texts {
+                *text = continuation::extend((config, checkpoint), std::mem::take(text), window)?;
+            }
+        } else {
+            texts.push(tokens::prose(tokenizer)?);
+            of_ranges = window;
         }
     }
-    let mut text = texts.concat();
-    text.truncate(MAX_TOKENS);
-    let window = window.min(text.len());
+    let text = texts.concat();
+    let first = |count: usize| text[..count.min(text.len())].to_vec();
+    let text = Text { of_ranges: first(of_ranges), of_weights: first(MAX_WEIGHT_TOKENS) };
+    let window = window.min(text.of_ranges.len());
     let spec = MethodSpec::Static {
         name: "calibration".into(),
         ar: window,
@@ -213,6 +244,19 @@ fn counted(progress: &mut dyn Progress, stage: Stage) -> impl FnMut(usize, usize
     }
 }
 
+/// An output that is there already may be replaced if it is a program, and nothing else: a checkpoint or a device that was
+/// named by mistake must stay.
+fn check_output(output: &Path) -> Result<()> {
+    let Ok(known) = std::fs::metadata(output) else { return Ok(()) };
+    let why = match known.is_file() {
+        _ if known.is_dir() => "is a folder",
+        false => "is no regular file",
+        true if known.len() == 0 || is_program(output) => return Ok(()),
+        true => "is there already and is no program (.pte); remove it, or name another",
+    };
+    Err(Error::new(Status::InvalidArgument, format!("the output {} {why}", output.display())))
+}
+
 /// The folder of the output, which goes again if it was made for nothing.
 struct Folder {
     path: PathBuf,
@@ -223,9 +267,7 @@ struct Folder {
 impl Folder {
     /// Makes it where it is not there.
     fn of(output: &Path) -> Result<Self> {
-        if output.is_dir() {
-            return Err(Error::new(Status::InvalidArgument, format!("the output {} is a folder", output.display())));
-        }
+        check_output(output)?;
         let path = match output.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
             _ => PathBuf::from("."),
@@ -324,9 +366,12 @@ fn written(path: &Path, program: &Program) -> Result<Written> {
             delegates.push(blob);
         }
     }
+    // A float table that is also the head is in the file as a constant alone.
+    let is_constant = |blob: &&Blob| program.constants.iter().any(|constant| constant.same_place(blob));
+    let mut of_delegates = program.named_data.values().filter(|blob| !is_constant(blob)).map(|blob| blob.len());
     let mut parts = vec![
         ("constants of operators".to_owned(), total(&mut program.constants.iter().map(|blob| blob.len()))),
-        ("weights of delegates".to_owned(), total(&mut program.named_data.values().map(|blob| blob.len()))),
+        ("weights of delegates".to_owned(), total(&mut of_delegates)),
         ("delegates".to_owned(), total(&mut delegates.iter().map(|blob| blob.len()))),
     ];
     let known: u64 = parts.iter().map(|(_, bytes)| bytes).sum();

@@ -3,7 +3,7 @@
 
 use super::ModelConfig;
 use super::lower::qnn::{self, FitBlockScales};
-use super::options::{Backend, Choice, KvBits, Mode, Observer, Options, WeightScales};
+use super::options::{Backend, Choice, KvBits, Mode, Observer, Options, Ptq, WeightScales};
 use super::quantize::passes::{Setup, for_setup};
 use super::quantize::{EmbeddingFormat, LinearRule, QuantizeError, RangeMethod, Recipe, ScaleMethod, WeightFormat};
 use crate::passes::{self, ConstantFold, DeadCode, Pass, PassError, PassManager, Simplify};
@@ -16,7 +16,10 @@ const PERCENTILE: f64 = 1e-4;
 /// # Errors
 /// A recipe that does not exist.
 pub(super) fn recipe(options: &Options, config: &ModelConfig) -> Result<Recipe, QuantizeError> {
-    let mut recipe = Recipe::named(options.ptq.name(), config)?;
+    let mut recipe = match options.ptq {
+        Ptq::Weights8 => Recipe { name: "int8", linear: Some(WeightFormat::per_channel(8)), ..Recipe::none() },
+        of => Recipe::named(of.name(), config)?,
+    };
     recipe.kv_bits = match options.kv_bits {
         KvBits::B8 => 8,
         KvBits::B16 => 16,

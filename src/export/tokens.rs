@@ -2,13 +2,18 @@
 
 use super::checkpoint::{Checkpoint, TokenizerFiles};
 use super::options::{Calibration, Options};
+use crate::base::whole_file;
 use crate::error::{Error, Result, Status};
 use crate::tokenizer::{self, Specials, TokenId, Tokenizer};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Names of tokenizers beside a checkpoint, the first of which is taken.
 const BESIDE: [&str; 3] = ["tokenizer.json", "tokenizer.model", "tokenizer.bin"];
+
+/// Text of many kinds, written for this.
+const PROSE: &str = include_str!("prose.txt");
 
 /// Longest calibration file, in bytes.
 const MAX_CALIBRATION: u64 = 64 << 20;
@@ -61,18 +66,13 @@ impl Found {
     }
 }
 
-/// Writes a file beside its place and renames it, so that nobody ever sees a part of it.
+/// Writes a file of which nobody ever sees a part.
 ///
 /// # Errors
 /// `AccessFailed`; names the file.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(format!(".{}.partial", std::process::id()));
-    std::fs::write(&partial, bytes).and_then(|()| std::fs::rename(&partial, path)).map_err(|error| {
-        // Nothing to do when there is none, or when it cannot be removed either.
-        let _ = std::fs::remove_file(&partial);
-        Error::new(Status::AccessFailed, format!("cannot write {}: {error}", path.display()))
-    })
+    whole_file::write(path, &|out| out.write_all(bytes))
+        .map_err(|error| Error::new(Status::AccessFailed, format!("cannot write {}: {error}", path.display())))
 }
 
 /// The texts that the model is calibrated on. Each begins with the beginning-of-sequence token.
@@ -106,6 +106,14 @@ pub fn calibration(options: &Options, tokenizer: Option<&dyn Tokenizer>) -> Resu
             }
         }
     }
+}
+
+/// General prose, for models that cannot be asked for a text of their own; empty without a tokenizer.
+///
+/// # Errors
+/// Those of the tokenizer.
+pub fn prose(tokenizer: Option<&dyn Tokenizer>) -> Result<Vec<TokenId>> {
+    tokenizer.map_or(Ok(Vec::new()), |tokenizer| tokenizer.encode(PROSE, Specials { bos: 0, eos: 0 }))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

@@ -19,6 +19,7 @@ mod index;
 mod layout;
 mod linear;
 mod method_compiler;
+mod mixed_linear;
 mod number;
 mod prim;
 mod promote;
@@ -51,6 +52,7 @@ pub fn register(registry: &mut KernelRegistry) {
     fallback::register(registry);
     index::register(registry);
     linear::register(registry);
+    mixed_linear::register(registry);
     prim::register(registry);
     quantize::register(registry);
     reduce::register(registry);

@@ -2,6 +2,9 @@
 
 use super::error::PteError;
 use super::schema::{HEADER_AT, HEADER_MAGIC, IDENTIFIER};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
 /// Bytes of the extended header that every version of it has.
 const FIXED_LENGTH: u32 = 24;
@@ -15,6 +18,13 @@ pub(super) struct Layout {
     pub program_size: usize,
     /// Segment offsets count from here; `None` when the file has no segments.
     pub segment_base: Option<usize>,
+}
+
+/// Whether the file at `path` begins as a program of any version does; says nothing of the rest.
+pub fn is_program(path: &Path) -> bool {
+    let mut head = [0; 8];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && head[4..6] == IDENTIFIER[..2] && head[6..].iter().all(u8::is_ascii_digit)
 }
 
 /// Judges the head of `bytes`, a whole file.

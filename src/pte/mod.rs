@@ -19,6 +19,7 @@ mod writer;
 pub use crate::base::storage::{Blob, Storage};
 pub use error::{Place, PteError};
 pub use flat_tensor::{FlatTensor, FlatTensorError, NamedBlob, TensorLayout};
+pub use header::is_program;
 pub use program::{
     BackendDelegate, Chain, CompileSpec, EValue, ExecutionPlan, Instruction, OperatorName, Program, ShapeDynamism,
     TensorData, TensorValue,

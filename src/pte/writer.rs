@@ -14,9 +14,10 @@ use super::schema::{
 };
 use crate::base::flatbuffer::{Fields, build};
 use crate::base::storage::{Blob, Storage};
+use crate::base::whole_file;
 use crate::error::{Error, Result, Status};
 use std::collections::HashMap;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 
@@ -44,20 +45,8 @@ impl Program {
     pub fn save(&self, path: &Path) -> Result<()> {
         self.verify()?;
         let image = Image::of(self)?;
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(format!(".{}.partial", std::process::id()));
-        let partial = Path::new(&partial);
-        let written = std::fs::File::create(partial).and_then(|file| {
-            let mut out = BufWriter::new(file);
-            image.write(&mut out)?;
-            out.into_inner()?.sync_all()?;
-            std::fs::rename(partial, path)
-        });
-        written.map_err(|error| {
-            // Nothing to do when there is none, or when it cannot be removed either.
-            let _ = std::fs::remove_file(partial);
-            Error::new(Status::AccessFailed, format!("cannot write {}: {error}", path.display()))
-        })
+        whole_file::write(path, &|out| image.write(out))
+            .map_err(|error| Error::new(Status::AccessFailed, format!("cannot write {}: {error}", path.display())))
     }
 }
 
@@ -121,6 +110,9 @@ struct Segments<'a> {
     end: u64,
     /// The segment of each blob that is one by itself.
     whole: HashMap<(*const Storage, Range<usize>), u32>,
+    /// Where each constant is. A delegate's blob that is a constant too, the float table of embedding and head, is a
+    /// segment within theirs: ExecuTorch's loaders read a segment by its offset and size alone.
+    constants: HashMap<(*const Storage, Range<usize>), Range<u64>>,
 }
 
 impl<'a> Segments<'a> {
@@ -145,7 +137,13 @@ impl<'a> Segments<'a> {
         if let Some(&index) = self.whole.get(&blob.place()) {
             return index;
         }
-        let (index, _) = self.add([blob], 1);
+        let index = match self.constants.get(&blob.place()) {
+            Some(range) => {
+                self.list.push(range.clone());
+                self.list.len() as u32 - 1
+            }
+            None => self.add([blob], 1).0,
+        };
         self.whole.insert(blob.place(), index);
         index
     }
@@ -153,6 +151,8 @@ impl<'a> Segments<'a> {
 
 fn root<'a>(program: &'a Program, segments: &mut Segments<'a>) -> Fields<'a> {
     let constants = subsegments(segments.add(&program.constants, CONSTANT_ALIGNMENT));
+    let places = segments.pieces.iter().map(|(at, blob)| (blob.place(), *at..at + blob.len() as u64));
+    segments.constants = places.filter(|(_, range)| !range.is_empty()).collect();
     // Initial contents are copied when a method loads, so they need no alignment.
     let mutable: Vec<_> = program.mutable_data.iter().map(|blobs| subsegments(segments.add(blobs, 1))).collect();
     let plans: Vec<_> = program.plans.iter().map(|plan| execution_plan(plan, segments)).collect();

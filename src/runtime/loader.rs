@@ -128,9 +128,9 @@ impl Loader<'_> {
         let ids: BTreeSet<&str> = plan.delegates.iter().map(|delegate| delegate.id.as_str()).collect();
         for id in ids {
             let available = self.backends.get(id).map_or(Ok(()), |backend| backend.available());
+            // The cause says why; the list of this build's backends would say it again.
             available.with_context(|| {
-                let (file, build) = (self.delegate_ids().join(", "), self.backends.describe().join(", "));
-                format!("{id} is not available (delegates in the file: {file}; this build has: {build})")
+                format!("{id} is not available (delegates in the file: {})", self.delegate_ids().join(", "))
             })?;
         }
         Ok((kernels, backends))

@@ -24,6 +24,7 @@ pub const CONTEXT: usize = 128;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
     Portable,
+    PortableInt8,
     XnnpackFp32,
     Xnnpack8da4w,
 }
@@ -73,8 +74,10 @@ pub fn export(specs: &[MethodSpec], options: impl Into<Options>, text: &[u64]) -
     // Its rows, of 172 columns, are not whole blocks.
     let down = LinearRule::everywhere("feed_forward.down", WeightFormat::per_channel(8));
     let mut recipe = Recipe { kv_bits: options.kv_bits, ..recipe.unwrap() };
-    if options.backend == Backend::Xnnpack8da4w {
-        recipe.rules.push(down);
+    match options.backend {
+        Backend::Xnnpack8da4w => recipe.rules.push(down),
+        Backend::PortableInt8 => recipe.linear = Some(WeightFormat::per_channel(8)),
+        Backend::Portable | Backend::XnnpackFp32 => {}
     }
     if let Some(bits) = options.embedding {
         recipe.embedding = EmbeddingFormat::Blockwise { bits, block: 32 };
@@ -92,8 +95,8 @@ pub fn export(specs: &[MethodSpec], options: impl Into<Options>, text: &[u64]) -
     let graphs: Vec<Graph> = specs.iter().map(|spec| graph(&stories, spec, &passes)).collect();
     let mut assets = Assets::new(store);
     let lower = |graph| match options.backend {
-        Backend::Portable => portable::lower(graph, &mut assets),
-        _ => xnnpack::lower(graph, &mut assets),
+        Backend::Portable | Backend::PortableInt8 => portable::lower(graph, &mut assets),
+        Backend::XnnpackFp32 | Backend::Xnnpack8da4w => xnnpack::lower(graph, &mut assets),
     };
     let plans = graphs.iter().map(lower).collect::<Result<Vec<_>, _>>().unwrap_or_else(|error| panic!("{error}"));
     let methods: Vec<_> = specs.iter().zip(&graphs).collect();

@@ -1,23 +1,30 @@
 //! One run of the program: load, warm up if asked, answer, report.
 
-use crate::output::OutputFile;
+use crate::output::{self, OutputFile};
 use crate::settings::Settings;
-use crate::{log_line, profile, report, trace, warn};
+use crate::{log_line, profile, report, trace, vocabulary, warn};
 use llama_runner::base::log::Level;
 use llama_runner::builtin::{self, default_model};
 use llama_runner::error::Context;
-use llama_runner::runner::{FinishReason, Generation, Prompt, Runner, RunnerError, RunnerOptions, TokenEvent};
-use llama_runner::{Error, Result, Status, tokenizer};
+use llama_runner::runner::{
+    FinishReason, Generation, GenerationConfig, Prompt, Runner, RunnerError, RunnerOptions, TokenEvent,
+};
+use llama_runner::tokenizer::{self, Specials, TokenId};
+use llama_runner::{Error, Result, Status};
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Runs everything that `settings` ask for.
 pub fn run(settings: &Settings) -> Result<()> {
+    refuse_inputs(settings)?;
     let mut trace = settings.trace_path.as_deref().map(OutputFile::open).transpose()?;
     let mut profile = settings.profile_path.as_deref().map(OutputFile::open).transpose()?;
     let mut runner = load(settings)?;
+    if let Some(warning) = vocabulary::warning(runner.tokenizer().vocab_size(), runner.vocab_size()) {
+        warn(&warning);
+    }
     if settings.warmup {
         let prompt = Prompt::Text(&settings.prompt);
         let warm = runner.generate(prompt, &settings.generation, &mut |_| ControlFlow::Continue(()));
@@ -35,6 +42,13 @@ pub fn run(settings: &Settings) -> Result<()> {
         }
     }
     finish(settings, &runner, &generation?)
+}
+
+fn refuse_inputs(settings: &Settings) -> Result<()> {
+    let inputs = [&settings.model_path, &settings.tokenizer_path, &settings.prompt_file];
+    let inputs = inputs.into_iter().flatten().chain(&settings.program.data_paths);
+    let outputs = [&settings.trace_path, &settings.profile_path].into_iter().flatten();
+    output::refuse_inputs(inputs.map(PathBuf::as_path), outputs.map(PathBuf::as_path))
 }
 
 fn load(settings: &Settings) -> Result<Runner> {
@@ -71,25 +85,32 @@ fn load(settings: &Settings) -> Result<Runner> {
 
 /// Streams the answer; the prompt is echoed with the first token, which proves that it was good.
 fn answer(settings: &Settings, runner: &mut Runner, trace: &mut Option<OutputFile>) -> Result<Generation> {
-    let mut echoed = false;
+    let GenerationConfig { num_bos: bos, num_eos: eos, .. } = settings.generation;
+    let tokens = runner.tokenizer().encode(&settings.prompt, Specials { bos, eos })?;
+    let mut fed = Some(tokens.as_slice());
     let mut written = Ok(());
     let made = runner.generate(Prompt::Text(&settings.prompt), &settings.generation, &mut |event| {
         written = (|| {
-            if !std::mem::replace(&mut echoed, true) {
+            let fed = fed.take();
+            if fed.is_some() {
                 print(settings.prompt.as_bytes())?;
             }
-            show(event, trace)
+            show(fed, event, trace)
         })();
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
+    if fed.is_none() && (written.is_err() || made.is_err()) {
+        // The complaint gets a line of its own.
+        let _ = print(b"\n");
+    }
     // What the callback failed on comes before what the runner made of the stop.
     written?;
     made
 }
 
-fn show(event: &TokenEvent<'_>, trace: &mut Option<OutputFile>) -> Result<()> {
+fn show(fed: Option<&[TokenId]>, event: &TokenEvent<'_>, trace: &mut Option<OutputFile>) -> Result<()> {
     print(event.piece)?;
-    trace.as_mut().map_or(Ok(()), |trace| trace.append(trace::line(0, event).as_bytes()))
+    trace.as_mut().map_or(Ok(()), |trace| trace.append(trace::line(0, fed, event).as_bytes()))
 }
 
 /// The end of the text, upstream's report, and a warning when a limit that nobody set cut the answer.

@@ -36,6 +36,8 @@ mod output;
 mod report;
 #[path = "../shared/trace.rs"]
 mod trace;
+#[path = "../shared/vocabulary.rs"]
+mod vocabulary;
 
 mod answer;
 mod profile;
@@ -54,6 +56,11 @@ fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return fail(&error.to_string()),
     };
+    if parsed.version {
+        // As for the help: a reader that closes the pipe has seen enough.
+        let _ = std::io::stdout().write_all(gflags::version(PROGRAM).as_bytes());
+        return ExitCode::SUCCESS;
+    }
     if parsed.help {
         let about = "Runs a forward(tokens, input_pos) llama program (.pte) on a prompt.";
         let help = gflags::Help { about, program: PROGRAM, flags: FLAGS }.to_string();

@@ -49,6 +49,8 @@ pub struct Settings {
     pub tokenizer_path: Option<PathBuf>,
     pub program: ProgramOptions,
     pub prompt: String,
+    /// Where the prompt was read.
+    pub prompt_file: Option<PathBuf>,
     pub method_name: String,
     pub generation: GenerationConfig,
     pub warmup: bool,
@@ -91,6 +93,7 @@ impl Settings {
                 ..ProgramOptions::default()
             },
             prompt,
+            prompt_file: path("prompt_file"),
             method_name: parsed.text("method_name"),
             generation: generation(parsed)?,
             warmup: parsed.bool("warmup"),

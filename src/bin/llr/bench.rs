@@ -17,12 +17,12 @@ pub struct Arguments {
     #[command(flatten)]
     side: Values,
     /// The prompt, said again and again until it is long enough
-    #[arg(long, value_name = "TEXT", default_value = "Once upon a time")]
+    #[arg(long, value_name = "TEXT", default_value = "Once upon a time", allow_hyphen_values = true)]
     prompt: String,
     /// Tokens of the prompt
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
     prompt_tokens: u32,
-    /// Tokens to make, end tokens or not
+    /// Tokens to make, end tokens or not, as far as the context allows
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..))]
     max_new_tokens: u32,
     /// Turns that count, each in an empty context; one before them does not
@@ -40,6 +40,10 @@ struct Measured {
     load: Duration,
     prompt_tokens: usize,
     new_tokens: usize,
+    /// As many as were asked for.
+    asked: usize,
+    /// Tokens that prompt and answer may have together.
+    context_len: usize,
     /// Until the first token, and from the first to the last, of each turn.
     turns: Vec<[Duration; 2]>,
 }
@@ -58,11 +62,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn measure(arguments: &Arguments) -> Result<Measured> {
-    if arguments.side.has("kernels") {
-        let why = "--kernels is for the processes of llr compare: set LLR_KERNELS for llr bench";
-        return Err(Error::new(Status::InvalidArgument, why));
-    }
-    let side = Side::new(&arguments.side)?;
+    let side = Side::of_this_process(&arguments.side)?;
     let began = Instant::now();
     let mut runner = side.load("llama2")?;
     let load = began.elapsed();
@@ -77,8 +77,16 @@ fn measure(arguments: &Arguments) -> Result<Measured> {
     }
     // The first one warms up.
     turns.remove(0);
-    let (name, description) = (side.name(), runner.describe());
-    Ok(Measured { name, description, load, prompt_tokens: prompt.len(), new_tokens, turns })
+    Ok(Measured {
+        name: side.name(),
+        description: runner.describe(),
+        load,
+        prompt_tokens: prompt.len(),
+        new_tokens,
+        asked: arguments.max_new_tokens as usize,
+        context_len: runner.context_len(),
+        turns,
+    })
 }
 
 fn turn(runner: &mut Runner, prompt: &[TokenId], most: usize) -> Result<(usize, [Duration; 2])> {
@@ -105,11 +113,20 @@ impl Measured {
         })
     }
 
+    /// Whether the context ended the turns.
+    fn is_cut(&self) -> bool {
+        self.new_tokens < self.asked
+    }
+
     fn text(&self) -> String {
         let [prefill, decode] = self.rates().map(|rate| rate.map_or("-".to_owned(), |rate| format!("{rate:.1}")));
+        let cut = match self.is_cut() {
+            true => format!(" of {} asked for: the context of {} is full", self.asked, self.context_len),
+            false => String::new(),
+        };
         format!(
-            "{}: {}\nload     {:.1} ms\nprefill  {prefill} tokens/s ({} tokens)\ndecode   {decode} tokens/s ({} tokens)\n\
-             medians of {} turns\n",
+            "{}: {}\nload     {:.1} ms\nprefill  {prefill} tokens/s ({} tokens)\n\
+             decode   {decode} tokens/s ({} tokens{cut})\nmedians of {} turns\n",
             self.name,
             self.description,
             self.load.as_secs_f64() * 1e3,
@@ -130,6 +147,9 @@ impl Measured {
             "load_seconds": self.load.as_secs_f64(),
             "prompt_tokens": self.prompt_tokens,
             "new_tokens": self.new_tokens,
+            "max_new_tokens": self.asked,
+            "context_len": self.context_len,
+            "cut_by_context": self.is_cut(),
             "prefill_tokens_per_second": prefill,
             "decode_tokens_per_second": decode,
             "turns": turns.collect::<Vec<_>>(),
@@ -150,6 +170,8 @@ mod tests {
             load: Duration::from_micros(1500),
             prompt_tokens: 10,
             new_tokens: 5,
+            asked: 5,
+            context_len: 128,
             turns: vec![turn(500, 10), turn(100, 40), turn(200, 20)],
         };
         assert_eq!(measured.rates(), [Some(50.0), Some(200.0)]);
@@ -157,6 +179,13 @@ mod tests {
                     decode   200.0 tokens/s (5 tokens)\nmedians of 3 turns\n";
         assert_eq!(measured.text(), want);
         assert_eq!(measured.json()["turns"][1]["decode_seconds"], 0.04);
+        assert_eq!(measured.json()["cut_by_context"], false);
+        measured.asked = 200;
+        assert!(measured.text().contains("(5 tokens of 200 asked for: the context of 128 is full)\n"));
+        assert_eq!(
+            (&measured.json()["cut_by_context"], &measured.json()["max_new_tokens"]),
+            (&json!(true), &json!(200))
+        );
         measured.new_tokens = 1;
         assert_eq!(measured.json()["decode_tokens_per_second"], Value::Null);
     }

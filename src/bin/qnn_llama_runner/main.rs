@@ -39,6 +39,8 @@ mod output;
 mod report;
 #[path = "../shared/trace.rs"]
 mod trace;
+#[path = "../shared/vocabulary.rs"]
+mod vocabulary;
 
 mod prompts;
 mod settings;
@@ -57,6 +59,11 @@ fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return fail(&error.to_string(), exit::USAGE),
     };
+    if parsed.version {
+        // As for the help: a reader that closes the pipe has seen enough.
+        let _ = std::io::stdout().write_all(gflags::version(PROGRAM).as_bytes());
+        return ExitCode::SUCCESS;
+    }
     if parsed.help {
         let about = "Runs a Qualcomm (QNN) llama program (.pte) on one or more prompts.";
         let help = gflags::Help { about, program: PROGRAM, flags: FLAGS }.to_string();

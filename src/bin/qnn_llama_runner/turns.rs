@@ -3,7 +3,7 @@
 use crate::output::{self, OutputFile};
 use crate::prompts::{self, TurnPrompt};
 use crate::settings::{Input, Settings};
-use crate::{log_line, report, trace, warn};
+use crate::{log_line, report, trace, vocabulary, warn};
 use llama_runner::base::log::Level;
 use llama_runner::builtin::{self, ProgramOptions};
 use llama_runner::error::Context;
@@ -14,7 +14,7 @@ use llama_runner::tokenizer::{self, Specials, TokenId};
 use llama_runner::{Error, Result, Status};
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Runs everything that `settings` ask for.
@@ -22,6 +22,9 @@ pub fn run(settings: &Settings) -> Result<()> {
     let prompts = prompts::turns(settings)?;
     let mut files = Files::open(settings)?;
     let mut runner = load(settings)?;
+    if let Some(warning) = vocabulary::warning(runner.tokenizer().vocab_size(), runner.vocab_size()) {
+        warn(&warning);
+    }
     files.begin()?;
     let config = GenerationConfig {
         seq_len: seq_len(settings.seq_len, runner.context_len()),
@@ -110,24 +113,17 @@ impl Files {
     }
 }
 
-/// Refuses to write over what is read: the program is mapped into memory, and emptying it would pull that away.
 fn refuse_inputs(settings: &Settings) -> Result<()> {
-    let place = |path: &Path| path.canonicalize().ok();
     let tokens = match &settings.input {
         Input::Tokens(path) => Some(path),
         Input::Texts(_) => None,
     };
     let inputs = [Some(&settings.model_path), Some(&settings.tokenizer_path), tokens];
-    let inputs: Vec<PathBuf> = inputs.into_iter().flatten().filter_map(|path| place(path)).collect();
     let outputs = [Some(&settings.output_path), Some(&settings.performance_output_path)];
     let outputs = outputs.into_iter().chain([settings.trace_path.as_ref(), settings.dump_logits_path.as_ref()]);
-    match outputs.flatten().find(|path| place(path).is_some_and(|place| inputs.contains(&place))) {
-        Some(path) => {
-            let why = format!("{} is to be read and cannot be written to", path.display());
-            Err(Error::new(Status::InvalidArgument, why))
-        }
-        None => Ok(()),
-    }
+    let [inputs, outputs] = [inputs.to_vec(), outputs.collect()]
+        .map(|paths: Vec<Option<&PathBuf>>| paths.into_iter().flatten().map(PathBuf::as_path));
+    output::refuse_inputs(inputs, outputs)
 }
 
 /// One turn and where its tokens go.
@@ -141,15 +137,15 @@ struct Turn<'a> {
 
 impl Turn<'_> {
     fn run(&mut self, runner: &mut Runner) -> Result<Generation> {
+        let tokens = self.tokens(runner)?;
         if self.files.logits.is_none() {
-            return self.generate(runner, self.prompt.as_prompt());
+            return self.generate(runner, self.prompt.as_prompt(), &tokens);
         }
         // The logits of all prompt tokens are wanted, and a turn shows only rows that a token was sampled from. In kv
         // mode the prompt goes through the decode method token by token anyway, so a turn for each prompt token is the
         // same computation with every row in sight.
-        let tokens = self.tokens(runner)?;
         let Some((last, head)) = tokens.split_last() else {
-            return self.generate(runner, Prompt::Tokens(&[]));
+            return self.generate(runner, Prompt::Tokens(&[]), &tokens);
         };
         let (have, limit) = (runner.position() + tokens.len(), self.config.seq_len);
         if have >= limit {
@@ -161,7 +157,7 @@ impl Turn<'_> {
             let made = self.feed(runner, token)?;
             started.get_or_insert(made.stats.inference_start_ms);
         }
-        let mut generation = self.generate(runner, Prompt::Tokens(&[*last]))?;
+        let mut generation = self.generate(runner, Prompt::Tokens(&[*last]), &tokens)?;
         generation.stats = Stats {
             inference_start_ms: started.unwrap_or(generation.stats.inference_start_ms),
             num_prompt_tokens: tokens.len() as i64,
@@ -199,17 +195,19 @@ impl Turn<'_> {
         written.map(|()| made)
     }
 
-    fn generate(&mut self, runner: &mut Runner, prompt: Prompt<'_>) -> Result<Generation> {
+    /// Answers `prompt`, which is the turn's `tokens` or what is left of them.
+    fn generate(&mut self, runner: &mut Runner, prompt: Prompt<'_>, tokens: &[TokenId]) -> Result<Generation> {
         let tokenizer = runner.tokenizer().clone();
-        let mut echoed = false;
+        let mut fed = Some(tokens);
         let mut written = Ok(());
         let made = runner.generate(prompt, self.config, &mut |event| {
             written = (|| {
                 // The first token proves that the prompt was good.
-                if !std::mem::replace(&mut echoed, true) {
+                let fed = fed.take();
+                if fed.is_some() {
                     self.files.text.append(&self.prompt.echo(&*tokenizer)?)?;
                 }
-                self.write(event)
+                self.write(fed, event)
             })();
             if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
@@ -218,10 +216,10 @@ impl Turn<'_> {
         made
     }
 
-    fn write(&mut self, event: &TokenEvent<'_>) -> Result<()> {
+    fn write(&mut self, fed: Option<&[TokenId]>, event: &TokenEvent<'_>) -> Result<()> {
         self.files.text.append(event.piece)?;
         if let Some(trace) = &mut self.files.trace {
-            trace.append(trace::line(self.number, event).as_bytes())?;
+            trace.append(trace::line(self.number, fed, event).as_bytes())?;
         }
         self.files.logits.as_mut().map_or(Ok(()), |logits| logits.append(event.logits.bytes))
     }

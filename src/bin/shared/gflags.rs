@@ -34,12 +34,12 @@ pub struct Flag {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FlagError {
     /// No such flag.
-    #[error("unknown flag --{name}{}", nearest.map(|near| format!(", did you mean --{near}?")).unwrap_or_default())]
+    #[error("unknown flag --{name}, {}", hint(near))]
     Unknown {
         /// As it was written.
         name: String,
-        /// The known flag whose name is nearest, if any is near.
-        nearest: Option<&'static str>,
+        /// The known flags that may be meant.
+        near: Vec<&'static str>,
     },
     /// The command line ends where a value is needed.
     #[error("flag --{0} needs a value")]
@@ -58,8 +58,26 @@ pub enum FlagError {
     #[error("flag --no{0}: only a boolean flag can be negated, and then it takes no value")]
     BadNegation(&'static str),
     /// Bytes that are no text.
-    #[error("argument {0} is not UTF-8")]
-    NotUtf8(usize),
+    #[error("{}{text:?} is not UTF-8 (argument {place})", flag.map(|flag| format!("flag --{flag}: ")).unwrap_or_default())]
+    NotUtf8 {
+        /// Which argument, from 1.
+        place: usize,
+        /// The flag that it is the value of, where it is written behind one.
+        flag: Option<&'static str>,
+        /// It, as far as it is text.
+        text: String,
+    },
+}
+
+/// What else a flag's name may have been.
+fn hint(near: &[&str]) -> String {
+    match near {
+        [] => "--help lists the flags".to_owned(),
+        [most @ .., last] => {
+            let most: String = most.iter().map(|name| format!("--{name}, ")).collect();
+            format!("did you mean {most}{}--{last}?", if most.is_empty() { "" } else { "or " })
+        }
+    }
 }
 
 /// A value of the right kind.
@@ -81,16 +99,18 @@ pub struct Parsed {
     pub positional: Vec<String>,
     /// `--help` was among the flags.
     pub help: bool,
+    /// `--version` was among the flags.
+    pub version: bool,
 }
 
 /// Reads `args`, the command line without the program's name.
 pub fn parse(flags: &'static [Flag], args: impl IntoIterator<Item = OsString>) -> Result<Parsed, FlagError> {
-    let mut parsed = Parsed { flags, given: vec![Vec::new(); flags.len()], positional: Vec::new(), help: false };
-    let mut args =
-        args.into_iter().enumerate().map(|(index, arg)| arg.into_string().map_err(|_| FlagError::NotUtf8(index + 1)));
-    while let Some(arg) = args.next().transpose()? {
+    let given = vec![Vec::new(); flags.len()];
+    let mut parsed = Parsed { flags, given, positional: Vec::new(), help: false, version: false };
+    let mut args = args.into_iter().enumerate();
+    while let Some(arg) = args.next().map(|arg| text(arg, None)).transpose()? {
         if arg == "--" {
-            parsed.positional.extend(args.by_ref().collect::<Result<Vec<_>, _>>()?);
+            parsed.positional.extend(args.by_ref().map(|arg| text(arg, None)).collect::<Result<Vec<_>, _>>()?);
             break;
         }
         // A lone dash is a positional argument, as everywhere.
@@ -107,19 +127,32 @@ pub fn parse(flags: &'static [Flag], args: impl IntoIterator<Item = OsString>) -
             parsed.help = true;
             continue;
         }
+        if name == "version" && inline.is_none() {
+            parsed.version = true;
+            continue;
+        }
         let (index, negated) = find(flags, name)?;
         let flag = &flags[index];
-        let text = match (negated, inline) {
+        let written = match (negated, inline) {
             (true, None) if flag.kind == Kind::Bool => "false".to_owned(),
             (true, _) => return Err(FlagError::BadNegation(flag.name)),
             (false, Some(value)) => value,
             // As in gflags, a boolean never takes the next argument.
             (false, None) if flag.kind == Kind::Bool => "true".to_owned(),
-            (false, None) => args.next().transpose()?.ok_or(FlagError::MissingValue(flag.name))?,
+            (false, None) => text(args.next().ok_or(FlagError::MissingValue(flag.name))?, Some(flag.name))?,
         };
-        parsed.given[index].push(value(flag, text)?);
+        parsed.given[index].push(value(flag, written)?);
     }
     Ok(parsed)
+}
+
+/// The text of an argument at its place from 0, which is the value of `flag`.
+fn text((index, arg): (usize, OsString), flag: Option<&'static str>) -> Result<String, FlagError> {
+    arg.into_string().map_err(|arg| FlagError::NotUtf8 {
+        place: index + 1,
+        flag,
+        text: arg.to_string_lossy().into_owned(),
+    })
 }
 
 /// The flag called `name`, and whether `name` negates it. Dashes inside a name count as underscores.
@@ -129,7 +162,7 @@ fn find(flags: &'static [Flag], name: &str) -> Result<(usize, bool), FlagError> 
     position(&plain)
         .map(|index| (index, false))
         .or_else(|| plain.strip_prefix("no").and_then(position).map(|index| (index, true)))
-        .ok_or_else(|| FlagError::Unknown { name: name.to_owned(), nearest: nearest(flags, &plain) })
+        .ok_or_else(|| FlagError::Unknown { name: name.to_owned(), near: near(flags, &plain) })
 }
 
 fn value(flag: &Flag, text: String) -> Result<Value, FlagError> {
@@ -163,14 +196,19 @@ fn int32(text: &str) -> Option<i32> {
     i32::try_from(if negative { -magnitude } else { magnitude }).ok()
 }
 
-/// The known name with the smallest edit distance to `name`, if a third of its letters or fewer differ.
-fn nearest(flags: &'static [Flag], name: &str) -> Option<&'static str> {
-    flags
-        .iter()
-        .map(|flag| (distance(flag.name.as_bytes(), name.as_bytes()), flag.name))
-        .min()
-        .filter(|&(edits, near)| edits * 3 <= near.len().max(name.len()))
-        .map(|(_, near)| near)
+/// The known name with the smallest edit distance to `name`, if a third of its letters or fewer differ; else the names
+/// that share a word with it, those that share most alone.
+fn near(flags: &'static [Flag], name: &str) -> Vec<&'static str> {
+    let nearest = flags.iter().map(|flag| (distance(flag.name.as_bytes(), name.as_bytes()), flag.name)).min();
+    if let Some((edits, near)) = nearest
+        && edits * 3 <= near.len().max(name.len())
+    {
+        return vec![near];
+    }
+    let words: Vec<&str> = name.split('_').filter(|word| word.len() > 1).collect();
+    let shared = |flag: &Flag| flag.name.split('_').filter(|word| words.contains(word)).count();
+    let most = flags.iter().map(shared).max().unwrap_or(0);
+    flags.iter().filter(|flag| most > 0 && shared(flag) == most).map(|flag| flag.name).collect()
 }
 
 /// Levenshtein distance.
@@ -248,6 +286,11 @@ impl Parsed {
             other => unreachable!("--{name} is declared as a boolean, not {other:?}"),
         }
     }
+}
+
+/// The text of `--version`.
+pub fn version(program: &str) -> String {
+    format!("{program} {}\n", env!("CARGO_PKG_VERSION"))
 }
 
 /// The text of `--help`: usage line, then each flag with its default.
@@ -364,7 +407,9 @@ mod tests {
         for (line, want) in [
             (&["--seqlen", "5"][..], "unknown flag --seqlen, did you mean --seq_len?"),
             (&["--promtp=x"], "unknown flag --promtp, did you mean --prompt?"),
-            (&["--zzz"], "unknown flag --zzz"),
+            (&["--zzz"], "unknown flag --zzz, --help lists the flags"),
+            (&["--len"], "unknown flag --len, did you mean --seq_len?"),
+            (&["--buffer-prompt"], "unknown flag --buffer-prompt, did you mean --prompt, or --shared_buffer?"),
             (&["--prompt"], "flag --prompt needs a value"),
             (&["--temperature=warm"], "flag --temperature: \"warm\" is not a number"),
             (&["--warmup=maybe"], "flag --warmup: \"maybe\" is not true or false"),
@@ -379,8 +424,22 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_are_refused() {
         use std::os::unix::ffi::OsStringExt;
-        let error = parse(FLAGS, [OsString::from_vec(vec![0xff])]).unwrap_err();
-        assert_eq!(error, FlagError::NotUtf8(1));
+        for (line, want) in [
+            (&[&b"--prompt=caf\xe9"[..]][..], "\"--prompt=caf\u{fffd}\" is not UTF-8 (argument 1)"),
+            (&[b"a", b"--prompt", b"caf\xe9"], "flag --prompt: \"caf\u{fffd}\" is not UTF-8 (argument 3)"),
+            (&[b"--", b"a", b"\xff"], "\"\u{fffd}\" is not UTF-8 (argument 3)"),
+        ] {
+            let line = line.iter().map(|&arg| OsString::from_vec(arg.to_vec()));
+            assert_eq!(parse(FLAGS, line).unwrap_err().to_string(), want);
+        }
+    }
+
+    #[test]
+    fn a_version_is_a_flag_of_its_own() {
+        assert!(read(&["--version"]).unwrap().version && read(&["-version"]).unwrap().version);
+        assert!(!read(&["--prompt", "--version"]).unwrap().version);
+        assert!(read(&["--version=1"]).is_err());
+        assert_eq!(version("p"), concat!("p ", env!("CARGO_PKG_VERSION"), "\n"));
     }
 
     #[test]

@@ -40,6 +40,22 @@ pub fn replace(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).map_err(|error| failure(path, &error))
 }
 
+/// Refuses outputs that are inputs too: a program is mapped into memory, and emptying it would pull that away.
+pub fn refuse_inputs<'a>(
+    inputs: impl IntoIterator<Item = &'a Path>,
+    outputs: impl IntoIterator<Item = &'a Path>,
+) -> Result<()> {
+    let place = |path: &Path| path.canonicalize().ok();
+    let inputs: Vec<PathBuf> = inputs.into_iter().filter_map(place).collect();
+    match outputs.into_iter().find(|path| place(path).is_some_and(|place| inputs.contains(&place))) {
+        Some(path) => {
+            let why = format!("{} is to be read and cannot be written to", path.display());
+            Err(Error::new(Status::InvalidArgument, why))
+        }
+        None => Ok(()),
+    }
+}
+
 fn failure(path: &Path, error: &std::io::Error) -> Error {
     Error::new(Status::AccessFailed, format!("cannot write {}: {error}", path.display()))
 }

@@ -3,12 +3,17 @@
 
 use llama_runner::runner::{LogitsRow, TokenEvent};
 use llama_runner::tensor::DType;
+use llama_runner::tokenizer::TokenId;
 
-/// The line of `event` in turn `turn` (from 0), with its end.
-pub fn line(turn: usize, event: &TokenEvent<'_>) -> String {
+/// The line of `event` in turn `turn` (from 0), with its end. A turn's first has the `prompt` that was fed.
+pub fn line(turn: usize, prompt: Option<&[TokenId]>, event: &TokenEvent<'_>) -> String {
     let top5: Vec<String> = top5(&event.logits).iter().map(|(id, raw)| format!("[{id},{raw}]")).collect();
+    let prompt = prompt.map_or_else(String::new, |ids| {
+        let ids: Vec<String> = ids.iter().map(TokenId::to_string).collect();
+        format!("\"prompt_tokens\":[{}],", ids.join(","))
+    });
     format!(
-        "{{\"turn\":{turn},\"position\":{},\"row\":{},\"token\":{},\"logits_fnv1a64\":\"{:016x}\",\"dtype\":\"{}\",\
+        "{{\"turn\":{turn},{prompt}\"position\":{},\"row\":{},\"token\":{},\"logits_fnv1a64\":\"{:016x}\",\"dtype\":\"{}\",\
          \"top5\":[{}]}}\n",
         event.position,
         event.row,
@@ -49,10 +54,12 @@ mod tests {
         let bytes: Vec<u8> = codes.iter().flat_map(|code| code.to_le_bytes()).collect();
         let logits = LogitsRow { dtype: DType::U16, encoding: None, bytes: &bytes };
         let event = TokenEvent { token: 1, piece: b"x", position: 4, row: 2, logits };
-        let text = line(3, &event);
+        let text = line(3, Some(&[1, 403]), &event);
         assert!(text.ends_with("}\n") && text.matches('\n').count() == 1);
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["turn"], 3);
+        assert_eq!(json["prompt_tokens"].to_string(), "[1,403]");
+        assert_eq!(line(3, None, &event), text.replace("\"prompt_tokens\":[1,403],", ""));
         assert_eq!((&json["position"], &json["row"], &json["token"]), (&4.into(), &2.into(), &1.into()));
         assert_eq!(json["logits_fnv1a64"], format!("{:016x}", logits.fnv1a64()));
         assert_eq!(json["dtype"], "u16");

@@ -1,6 +1,6 @@
 //! The report for people: one screen for a usual program, columns aligned, equal neighbours folded into one line.
 
-use super::report::{Constant, Delegate, Io, Method, Qnn, QnnTensor, Report};
+use super::report::{Constant, Delegate, Io, Method, Qnn, QnnGraph, QnnTensor, Report};
 use crate::tensor::Encoding;
 use std::fmt::Write;
 
@@ -86,9 +86,17 @@ fn io(io: &Io) -> [String; 3] {
 }
 
 fn delegates(out: &mut String, delegates: &[Delegate]) {
-    for delegate in delegates {
-        if let Some(qnn) = &delegate.qnn {
-            qnn_delegate(out, delegate, qnn);
+    // A library that is not there is the same reason for all of them.
+    let mut said: Vec<&String> = Vec::new();
+    for (delegate, qnn) in delegates.iter().filter_map(|delegate| Some((delegate, delegate.qnn.as_ref()?))) {
+        qnn_delegate(out, delegate, qnn);
+        match &qnn.graphs {
+            Err(why) if said.contains(&why) => line!(out, "  graphs unknown, as above"),
+            Err(why) => {
+                line!(out, "  graphs unknown: {why}");
+                said.push(why);
+            }
+            Ok(graphs) => graphs.iter().for_each(|graph| self::graph(out, graph)),
         }
     }
     // The blobs of other backends are many and opaque: one line a backend.
@@ -113,17 +121,13 @@ fn qnn_delegate(out: &mut String, delegate: &Delegate, qnn: &Qnn) {
     line!(out, "\n{}  ({}, {place})  {}", delegate.id, bytes(delegate.blob.size), callers.join(", "));
     let options: Vec<[String; 2]> = qnn.options.iter().map(|(key, value)| [key.clone(), value.clone()]).collect();
     table(out, "  ", &options);
-    match &qnn.graphs {
-        Err(why) => line!(out, "  graphs unknown: {why}"),
-        Ok(graphs) => {
-            for graph in graphs {
-                line!(out, "  graph {}", graph.name);
-                let groups = |label, tensors| graph_rows(label, tensors).into_iter();
-                let rows: Vec<_> = groups("in", &graph.inputs).chain(groups("out", &graph.outputs)).collect();
-                table(out, "    ", &rows);
-            }
-        }
-    }
+}
+
+fn graph(out: &mut String, graph: &QnnGraph) {
+    line!(out, "  graph {}", graph.name);
+    let groups = |label, tensors| graph_rows(label, tensors).into_iter();
+    let rows: Vec<_> = groups("in", &graph.inputs).chain(groups("out", &graph.outputs)).collect();
+    table(out, "    ", &rows);
 }
 
 /// One row for all tensors of a type and shape: a context binary has them in no order that a reader could use.
@@ -280,6 +284,17 @@ constants
         let text = render(&report);
         assert!(text.contains("\n  5 segments     15.4 kB\n  1 constant     512 B\n  2 named blobs  30 B\n"), "{text}");
         assert!(text.contains("\nXnnpackBackend  (2 blobs, 6144 B)\n"), "{text}");
+    }
+
+    #[test]
+    fn a_reason_that_all_delegates_share_is_said_once() {
+        let mut report = report();
+        let mut unknown = report.delegates[0].clone();
+        unknown.qnn.as_mut().unwrap().graphs = Err("no library".into());
+        report.delegates.extend([unknown.clone(), unknown]);
+        let text = render(&report);
+        assert!(text.contains("  graph kv_forward\n") && text.matches("graphs unknown").count() == 2, "{text}");
+        assert_eq!(text.matches("  graphs unknown: no library\n").count(), 1, "{text}");
     }
 
     #[test]

@@ -79,12 +79,14 @@ pub enum Ptq {
     A8W8,
     /// Each row of activations in 8 bits as it comes, 4-bit weights in blocks.
     Dynamic8W4,
+    /// Float activations, 8-bit weights with a scale a row: upstream's `int8`.
+    Weights8,
     /// Float.
     None,
 }
 
 impl Choice for Ptq {
-    const ALL: &'static [Self] = &[Self::A16W4, Self::A16W8, Self::A8W8, Self::Dynamic8W4, Self::None];
+    const ALL: &'static [Self] = &[Self::A16W4, Self::A16W8, Self::A8W8, Self::Dynamic8W4, Self::Weights8, Self::None];
 
     fn name(self) -> &'static str {
         match self {
@@ -92,6 +94,7 @@ impl Choice for Ptq {
             Self::A16W8 => "16a8w",
             Self::A8W8 => "8a8w",
             Self::Dynamic8W4 => "8da4w",
+            Self::Weights8 => "int8",
             Self::None => "none",
         }
     }
@@ -189,7 +192,7 @@ mod tests {
     fn names_are_upstreams_and_lead_back() {
         assert_eq!(names::<Mode>(), ["kv", "prefill", "hybrid", "lookahead", "dynamic"]);
         assert_eq!(names::<Backend>(), ["qnn", "xnnpack", "portable"]);
-        assert_eq!(names::<Ptq>(), ["16a4w", "16a8w", "8a8w", "8da4w", "none"]);
+        assert_eq!(names::<Ptq>(), ["16a4w", "16a8w", "8a8w", "8da4w", "int8", "none"]);
         assert_eq!(names::<KvBits>(), ["8", "16", "32"]);
         assert_eq!(names::<KvLayout>(), ["per_layer", "per_head"]);
         assert_eq!(names::<Observer>(), ["minmax", "percentile", "mse"]);

@@ -76,6 +76,6 @@ fn takes(backend: Backend) -> &'static str {
     match backend {
         Backend::Qnn => "16a4w, 16a8w and 8a8w",
         Backend::Xnnpack => "8da4w and none",
-        Backend::Portable => "none",
+        Backend::Portable => "int8 and none",
     }
 }

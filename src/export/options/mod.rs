@@ -207,7 +207,7 @@ impl Options {
         let fits = match backend {
             Backend::Qnn => matches!(ptq, Ptq::A16W4 | Ptq::A16W8 | Ptq::A8W8),
             Backend::Xnnpack => matches!(ptq, Ptq::Dynamic8W4 | Ptq::None),
-            Backend::Portable => ptq == Ptq::None,
+            Backend::Portable => matches!(ptq, Ptq::Weights8 | Ptq::None),
         };
         if !fits {
             return Err(OptionsError::PtqOnBackend { ptq, backend });

@@ -51,7 +51,11 @@ fn what_does_not_go_with_the_backend_is_refused_by_name() {
         (Qnn, |o| o.ptq = Ptq::Dynamic8W4, "ptq 8da4w does not go with backend qnn, which takes 16a4w, 16a8w and 8a8w"),
         (Qnn, |o| o.ptq = Ptq::None, "ptq none does not go with backend qnn"),
         (Xnnpack, |o| o.ptq = Ptq::A16W4, "ptq 16a4w does not go with backend xnnpack, which takes 8da4w and none"),
-        (Portable, |o| o.ptq = Ptq::Dynamic8W4, "ptq 8da4w does not go with backend portable, which takes none"),
+        (
+            Portable,
+            |o| o.ptq = Ptq::Dynamic8W4,
+            "ptq 8da4w does not go with backend portable, which takes int8 and none",
+        ),
         (Xnnpack, |o| o.kv_bits = KvBits::B8, "kv_bits 8 does not go with mode dynamic"),
         (Portable, |o| o.kv_layout = KvLayout::PerHead, "kv_layout per_head does not go with mode dynamic"),
         (Xnnpack, |o| o.qnn.num_sharding = 2, "num_sharding does not go with backend xnnpack"),

@@ -1,4 +1,4 @@
-//! `quantized_decomposed::`: rows of quantized tables, rows quantized with scales of their own, and back.
+//! `quantized_decomposed::`: rows of quantized tables, linear layers over quantized weights, rows quantized with scales of their own, and back.
 
 use super::call::{Call, Number};
 use super::sizes::equal;
@@ -15,6 +15,7 @@ pub(super) const FORMS: &[(&str, Form)] = &[
     ("quantized_decomposed::embedding_4bit.dtype_out", |call| embedding(call, 4, 7)),
     ("quantized_decomposed::embedding_2bit.out", |call| embedding(call, 2, 6)),
     ("quantized_decomposed::embedding_2bit.dtype_out", |call| embedding(call, 2, 7)),
+    ("quantized_decomposed::mixed_linear.out", mixed_linear),
     ("quantized_decomposed::quantize_per_tensor.out", quantize_whole),
     ("quantized_decomposed::dequantize_per_tensor.out", dequantize_whole),
     ("quantized_decomposed::choose_qparams_per_token_asymmetric.out", choose),
@@ -36,16 +37,33 @@ fn embedding(call: &mut Call<'_, '_>, bits: u8, out: usize) -> Fit {
     if dtype != DType::F32 || !matches!(call.dtype(ids), DType::I64 | DType::I32) {
         return Unfit::why(format!("rows of {dtype} by {}", call.dtype(ids)));
     }
-    let table = table(call, bits)?;
+    let table = table(call, bits, 0)?;
     let mut shape = call.shape(ids);
     shape.push(call.shape(table)[1]);
     let value = call.emit(Op::Embedding, &[table, ids], DType::F32, shape);
     call.set(out, value)
 }
 
-/// The table with its scales as one constant.
-fn table(call: &mut Call<'_, '_>, bits: u8) -> Fit<ValueId> {
-    let (codes, scales) = (constant(call, 0)?, constant(call, 1)?);
+/// (x, codes, scales, zero points or null, element type or null, out)
+fn mixed_linear(call: &mut Call<'_, '_>) -> Fit {
+    let dtype = call.stated_dtype(5)?;
+    call.check_dtype_arg(4, dtype)?;
+    let x = call.tensor(0)?;
+    let weights = table(call, 8, 1)?;
+    let types = [dtype, call.dtype(x), call.dtype(weights)];
+    if types != [DType::F32, DType::F32, DType::I8] || !call.is_null(3)? {
+        return Unfit::why(format!("rows of {} over weights of {}, or zero points", types[1], types[2]));
+    }
+    let &[rows, depth] = &call.shape(x)[..] else { return Unfit::why("an operand that is no matrix") };
+    let of_weights = call.shape(weights);
+    equal(depth, of_weights[1])?;
+    let value = call.emit(Op::FullyConnected, &[x, weights], DType::F32, vec![rows, of_weights[0]]);
+    call.set(5, value)
+}
+
+/// Codes, scales and zero points or null, which are the arguments from `first` on, as one constant.
+fn table(call: &mut Call<'_, '_>, bits: u8, first: usize) -> Fit<ValueId> {
+    let (codes, scales) = (constant(call, first)?, constant(call, first + 1)?);
     let per_byte = usize::from(8 / bits);
     let &[rows, bytes] = &codes.dims[..] else { return Unfit::why("a table that is no matrix") };
     let columns = bytes * per_byte;
@@ -58,7 +76,10 @@ fn table(call: &mut Call<'_, '_>, bits: u8) -> Fit<ValueId> {
     if !known_codes || !matches!(scales.dtype, DType::F32 | DType::BF16) || columns == 0 {
         return Unfit::why(format!("codes of {} with scales of {}", codes.dtype, scales.dtype));
     }
-    let zero_points = if call.is_null(2)? { None } else { Some(zero_points(call, bits, &scales.dims)?) };
+    let zero_points = match call.is_null(first + 2)? {
+        true => None,
+        false => Some(zero_points(constant(call, first + 2)?, bits, &scales.dims)?),
+    };
     let order = if bits == 4 { CodeOrder::HighFirst } else { CodeOrder::LowFirst };
     let quantization = Quantization::Blockwise {
         bits,
@@ -93,8 +114,7 @@ fn constant(call: &mut Call<'_, '_>, arg: usize) -> Fit<Stored> {
 }
 
 /// Zero points of the codes as they are stored; the file's, which are reals, are of codes less half of their range.
-fn zero_points(call: &mut Call<'_, '_>, bits: u8, dims: &[usize]) -> Fit<Constant> {
-    let Stored { dtype, dims: own, data } = constant(call, 2)?;
+fn zero_points(Stored { dtype, dims: own, data }: Stored, bits: u8, dims: &[usize]) -> Fit<Constant> {
     if dtype != DType::F32 || own != dims {
         return Unfit::why("zero points that do not fit the table");
     }

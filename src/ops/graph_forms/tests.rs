@@ -57,6 +57,9 @@ fn calls() -> Vec<(&'static str, Call, DType, Vec<usize>, bool)> {
     let table = |call: Call| ids(call.value(null.clone()).int(-8).int(7));
     let table4 = table(codes.clone().constant(DType::F32, &[3, 2], &[0.5f32, 1.0, 2.0, 3.0, 0.25, 4.0]));
     let table8 = table(codes.constant(DType::F32, &[3], &[0.5f32, 1.0, 2.0]));
+    let bytes = real(Call::new(), &[2, 4]).constant(DType::I8, &[3, 4], &[1i8, -2, 127, -128, 5, 6, 7, 8, 0, 9, -9, 3]);
+    let mixed = bytes.clone().constant(DType::F32, &[3], &[0.5f32, 1.0, 2.0]).value(null.clone()).value(null.clone());
+    let grouped = bytes.constant(DType::F32, &[3, 2], &[0.5f32, 1.0, 2.0, 0.25, 0.5, 1.0]).value(null.clone()).int(6);
     let matrices = |a: &[usize], b: &[usize]| real(real(Call::new(), a), b);
     let full = vec![2, 3, 4];
     vec![
@@ -118,6 +121,8 @@ fn calls() -> Vec<(&'static str, Call, DType, Vec<usize>, bool)> {
         ("quantized_decomposed::embedding_4bit.out", table4, DType::F32, vec![2, 8], false),
         ("quantized_decomposed::embedding_2bit.out", table8.clone(), DType::F32, vec![2, 16], false),
         ("quantized_decomposed::embedding_byte.out", table8, DType::F32, vec![2, 4], false),
+        ("quantized_decomposed::mixed_linear.out", mixed, DType::F32, vec![2, 3], false),
+        ("quantized_decomposed::mixed_linear.out", grouped, DType::F32, vec![2, 3], false),
     ]
 }
 

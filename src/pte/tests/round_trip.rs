@@ -18,6 +18,21 @@ fn program_with_one_of_everything_survives() {
 }
 
 #[test]
+fn a_constant_that_a_delegate_has_by_name_is_in_the_file_once() {
+    let table = Blob::from_vec(vec![7; 5000]);
+    let mut program = Program { constants: vec![Blob::from_vec(Vec::new()), table.clone()], ..Program::default() };
+    let alone = program.to_bytes().unwrap().len();
+    program.named_data.insert("head".into(), table);
+    let bytes = program.to_bytes().unwrap();
+    assert!(bytes.len() < alone + 512, "{} bytes, {alone} without the name", bytes.len());
+    let again = read(bytes).unwrap();
+    let [constants, head] = [&again.segments[0], &again.segments[1]].map(Blob::range);
+    assert!(constants.start <= head.start && head.end <= constants.end && head.len() == 5000);
+    assert_eq!((again.named_data["head"].range(), &again.named_data["head"][..]), (head.clone(), &[7; 5000][..]));
+    assert_eq!(again.constants[1].range().start, head.start);
+}
+
+#[test]
 fn thousand_random_programs_survive() {
     let mut rng = Rng(1);
     let mut instructions = 0;

@@ -3,9 +3,10 @@
 use super::comparison::Rules;
 use super::prompts::{Conversation, Template, TurnPrompt, read};
 use super::side::Sides;
+use crate::value;
 use llama_runner::runner::Family;
 use llama_runner::{Error, Result, Status};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What is printed of the tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -34,7 +35,7 @@ pub struct Arguments {
     pub sides: Sides,
 
     /// What to answer; may be given several times [default: "Once upon a time", where no recorded run brings prompts]
-    #[arg(long, value_name = "TEXT", help_heading = "Prompts")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, help_heading = "Prompts")]
     prompt: Vec<String>,
     /// A text file that is one more prompt
     #[arg(long, value_name = "FILE", help_heading = "Prompts")]
@@ -49,17 +50,17 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME", default_value = "llama2", help_heading = "Prompts")]
     pub decoder_model_version: String,
     /// What kind of assistant the model should be, where the template has a place for it
-    #[arg(long, value_name = "TEXT", default_value = "", help_heading = "Prompts")]
+    #[arg(long, value_name = "TEXT", default_value = "", allow_hyphen_values = true, help_heading = "Prompts")]
     system_prompt: String,
-    /// Beginning-of-sequence tokens in front of a conversation
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Prompts")]
-    pub num_bos: usize,
+    /// Beginning-of-sequence tokens in front of a conversation [default: as many as were recorded, else 1]
+    #[arg(long, value_name = "N", value_parser = value::count, help_heading = "Prompts")]
+    pub num_bos: Option<usize>,
 
     /// Most tokens to make in a turn; against a recorded run, as many as it has
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Lengths")]
     pub max_new_tokens: u32,
     /// Length of context at which a turn ends; 0: the model's
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Lengths")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = value::count, help_heading = "Lengths")]
     pub seq_len: usize,
     /// Go on after end tokens
     #[arg(long, help_heading = "Lengths")]
@@ -96,6 +97,14 @@ impl Arguments {
     /// The files of recorded sides: A, B.
     pub fn recorded(&self) -> [&[PathBuf]; 2] {
         [&self.recorded, &self.recorded_b]
+    }
+
+    /// The files that are read, as far as they are named.
+    pub fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let recorded = self.recorded.iter().chain(&self.recorded_b);
+        let prompts = self.prompt_file.iter().chain(&self.prompt_set);
+        let sides = [&self.sides.a, &self.sides.b].into_iter().flat_map(|side| side.files());
+        recorded.chain(prompts).map(PathBuf::as_path).chain(sides)
     }
 
     /// What does not hang together.

@@ -18,6 +18,7 @@ pub mod worker;
 
 pub use arguments::Arguments;
 
+use crate::output;
 use llama_runner::{Error, Result, Status};
 use std::io::Write;
 use std::path::Path;
@@ -34,6 +35,7 @@ pub const FAILED: u8 = 2;
 /// Compares, prints, and gives the exit code.
 pub fn run(arguments: &Arguments) -> Result<u8> {
     arguments.check()?;
+    output::refuse_inputs(arguments.inputs(), arguments.json.as_deref())?;
     let report = run::run(arguments, &mut |text| print(text))?;
     print(&text::summary(&report))?;
     if let Some(path) = &arguments.json {

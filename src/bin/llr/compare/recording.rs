@@ -59,9 +59,10 @@ pub fn load(path: &Path) -> Result<Vec<Recorded>> {
     }
 }
 
-/// A line a token; turns are counted from 0.
+/// A line a token; turns are counted from 0. The first line of a turn has its prompt, unless an older program wrote it.
 fn trace(text: &str, name: Option<String>) -> Result<Recorded, String> {
     let mut turns: Vec<RecordedTurn> = Vec::new();
+    let mut asked = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let bad = |what: &str| format!("line {}: {what}", index + 1);
         let json: Value = serde_json::from_str(line).map_err(|_| bad("it is no JSON object of a token"))?;
@@ -69,7 +70,9 @@ fn trace(text: &str, name: Option<String>) -> Result<Recorded, String> {
         // A turn begins where the one before it has ended.
         if turn == turns.len() as u64 {
             let position = json["position"].as_u64().and_then(|position| usize::try_from(position).ok());
-            turns.push(RecordedTurn { position, ..RecordedTurn::default() });
+            let prompt = ids(&json["prompt_tokens"]);
+            asked.push(prompt.clone().map_or(TurnPrompt::Unknown, TurnPrompt::Tokens));
+            turns.push(RecordedTurn { prompt, position, ..RecordedTurn::default() });
         } else if turn + 1 != turns.len() as u64 {
             return Err(bad(&format!("turn {turn} does not follow turn {}", turns.len().wrapping_sub(1))));
         }
@@ -78,7 +81,7 @@ fn trace(text: &str, name: Option<String>) -> Result<Recorded, String> {
             turn.steps.push(step);
         }
     }
-    let conversation = Conversation { name, turns: vec![TurnPrompt::Unknown; turns.len()] };
+    let conversation = Conversation { name, turns: asked };
     if turns.is_empty() { Err("it holds no token".to_owned()) } else { Ok(Recorded { conversation, turns }) }
 }
 
@@ -150,7 +153,8 @@ fn ids_and_logits(json: &Value, name: Option<String>) -> Result<Recorded, String
     let (mut first, rest) = (rows(&json["prefill_last_row_logits"]), rows(&json["logits_after_prefill_first16"]));
     let rows = first.pop().into_iter().chain(rest).map(Some).chain(std::iter::repeat(None));
     let steps = made.iter().zip(rows).map(|(&id, row)| RecordedStep { row: row.map(Values::All), ..bare(id) });
-    let turn = RecordedTurn { position: Some(prompt.len().saturating_sub(1)), prompt: None, steps: steps.collect() };
+    let position = Some(prompt.len().saturating_sub(1));
+    let turn = RecordedTurn { position, prompt: Some(prompt.clone()), steps: steps.collect() };
     Ok(Recorded { conversation: Conversation { name, turns: vec![TurnPrompt::Tokens(prompt)] }, turns: vec![turn] })
 }
 
@@ -201,6 +205,10 @@ mod tests {
             row: Some(Values::Largest(vec![(7, 900.0), (2, 3.5)])),
         };
         assert_eq!(run.turns[0].steps[1], want);
+        let with_prompt = LINE.replace("\"position\"", "\"prompt_tokens\":[1,5],\"position\"");
+        let run = load_text(&format!("{with_prompt}\n{LINE}\n{second}\n")).unwrap().pop().unwrap();
+        assert_eq!(run.conversation.turns, [TurnPrompt::Tokens(vec![1, 5]), TurnPrompt::Unknown]);
+        assert_eq!((&run.turns[0].prompt, &run.turns[1].prompt), (&Some(vec![1, 5]), &None));
         // One token alone is a trace too.
         assert_eq!(load_text(LINE).unwrap()[0].turns[0].steps, [want]);
     }

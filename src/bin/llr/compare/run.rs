@@ -147,14 +147,14 @@ fn conversations(arguments: &Arguments, sides: [&Source; 2]) -> Result<Vec<Conve
     };
     match (known(&brought), arguments.has_prompts()) {
         (true, false) => Ok(brought),
-        (true, true) => Err(invalid("the recorded run brings its prompts: give none")),
         (false, false) => Err(invalid("a trace does not say what was asked: give --prompt for each of its turns")),
-        (false, true) => {
+        // Where the recording brings its prompts too, they must be the same.
+        (_, true) => {
             let asked = arguments.conversations(true)?;
             match shape(&asked) == shape(&brought) {
                 true => Ok(asked),
                 false => Err(invalid(format!(
-                    "the trace has turns {:?}, the command line prompts for {:?}",
+                    "the recorded run has turns {:?}, the command line prompts for {:?}",
                     shape(&brought),
                     shape(&asked)
                 ))),
@@ -170,13 +170,18 @@ fn encoded(
     sides: [&Source; 2],
 ) -> Result<Vec<Vec<Option<Vec<TokenId>>>>> {
     let turn = |index: usize, turn: usize| {
-        let bos = if turn == 0 { arguments.num_bos } else { 0 };
         let prompt = &conversations[index].turns[turn];
+        let position = sides.iter().find_map(|side| side.recorded(index, turn)?.position);
+        let bos = |tokenizer: &dyn Tokenizer| match (turn, arguments.num_bos) {
+            (0, Some(bos)) => Ok(bos),
+            (0, None) => usual_bos(prompt, tokenizer, position),
+            _ => Ok(0),
+        };
         let ids = |side: &Source| -> Result<Option<Vec<TokenId>>> {
             let recorded = side.recorded(index, turn);
             match (recorded.and_then(|turn| turn.prompt.clone()), recorded, &side.tokenizer) {
                 (Some(recorded), ..) => Ok(Some(recorded)),
-                (None, None, Some(tokenizer)) => prompt.encode(&**tokenizer, bos),
+                (None, None, Some(tokenizer)) => prompt.encode(&**tokenizer, bos(&**tokenizer)?),
                 _ => Ok(None),
             }
         };
@@ -190,8 +195,7 @@ fn encoded(
         }
         let known = a.or(b);
         // A trace says at least where its first token came.
-        if let (Some(known), Some(position), 0) =
-            (&known, sides.iter().find_map(|side| side.recorded(index, turn)?.position), turn)
+        if let (Some(known), Some(position), 0) = (&known, position, turn)
             && known.len() != position + 1
         {
             let why = format!("was recorded as {} tokens, here it is {} (--num_bos?)", position + 1, known.len());
@@ -202,6 +206,13 @@ fn encoded(
     (0..conversations.len())
         .map(|index| (0..conversations[index].turns.len()).map(|at| turn(index, at)).collect())
         .collect()
+}
+
+/// How many beginning-of-sequence tokens a conversation has when nobody says: one, unless what was recorded is as long as
+/// the prompt without any. Its first token came at `position`.
+fn usual_bos(prompt: &TurnPrompt, tokenizer: &dyn Tokenizer, position: Option<usize>) -> Result<usize> {
+    let bare = prompt.encode(tokenizer, 0)?.map(|ids| ids.len());
+    Ok(usize::from(bare.is_none() || bare != position.map(|position| position + 1)))
 }
 
 /// How two encodings of a prompt differ.

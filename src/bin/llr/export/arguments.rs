@@ -1,5 +1,6 @@
 //! The command line of `llr export`: upstream's flags by upstream's names, and ours.
 
+use crate::value;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use llama_runner::export::KvLayout;
 use llama_runner::export::options::{
@@ -8,7 +9,7 @@ use llama_runner::export::options::{
 };
 use llama_runner::runner::LookaheadConfig;
 use llama_runner::{Error, Result, Status};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `llr export`. Each name may be written with `_` or with `-`.
 #[derive(Debug, Clone, clap::Args)]
@@ -37,13 +38,13 @@ pub struct Arguments {
     #[arg(long, value_parser = choice::<Mode>(), help_heading = "Program")]
     model_mode: Option<Mode>,
     /// The context of a static program; most tokens of a call, plus one, of a dynamic one.
-    #[arg(long, value_name = "N", default_value_t = 512, help_heading = "Program")]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = value::count, help_heading = "Program")]
     max_seq_len: usize,
     /// The context, where it is to be longer than --max_seq_len.
-    #[arg(long, value_name = "N", help_heading = "Program")]
+    #[arg(long, value_name = "N", value_parser = value::count, help_heading = "Program")]
     max_context_len: Option<usize>,
     /// Tokens in a block of the prompt, in modes hybrid and lookahead.
-    #[arg(long, value_name = "N", default_value_t = 32, help_heading = "Program")]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = value::count, help_heading = "Program")]
     prefill_ar_len: usize,
     /// How static methods exchange keys and values: today's way, or that of PR 10578.
     #[arg(long, value_parser = choice::<KvLayout>(), default_value = "per_layer", help_heading = "Program")]
@@ -52,13 +53,13 @@ pub struct Arguments {
     #[arg(long, value_parser = choice::<KvBits>(), help_heading = "Program")]
     kv_bits: Option<KvBits>,
     /// Length of a guessed n-gram, in mode lookahead.
-    #[arg(long, value_name = "N", default_value_t = 5, help_heading = "Program")]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value::count, help_heading = "Program")]
     ngram: usize,
     /// Lookahead branches.
-    #[arg(long, value_name = "N", default_value_t = 8, help_heading = "Program")]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = value::count, help_heading = "Program")]
     window: usize,
     /// N-grams verified in a step.
-    #[arg(long, value_name = "N", default_value_t = 8, help_heading = "Program")]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = value::count, help_heading = "Program")]
     gcap: usize,
     /// In mode dynamic: logits of every token, not only of the last.
     #[arg(long, help_heading = "Program")]
@@ -71,7 +72,7 @@ pub struct Arguments {
     #[arg(short = 'P', long, value_parser = choice::<Ptq>(), help_heading = "Quantization")]
     ptq: Option<Ptq>,
     /// Elements of a weight row that share a scale [default: 32 with 8da4w, else the row]
-    #[arg(long, value_name = "N", help_heading = "Quantization")]
+    #[arg(long, value_name = "N", value_parser = value::positive, help_heading = "Quantization")]
     group_size: Option<usize>,
     /// How ranges of activations are found.
     #[arg(long, value_parser = choice::<Observer>(), default_value = "minmax", help_heading = "Quantization")]
@@ -97,7 +98,7 @@ pub struct Arguments {
     #[arg(short = 'm', long, value_name = "NAME", default_value = "SM8650", help_heading = "QNN")]
     soc_model: String,
     /// Context binaries among which the layers are divided.
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "QNN")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value::count, help_heading = "QNN")]
     num_sharding: usize,
     /// Both methods share their weights; the x86 simulator cannot load such a file.
     #[arg(long, help_heading = "QNN")]
@@ -135,7 +136,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub pre_gen_pte: Option<PathBuf>,
     /// Sampling temperature of the run.
-    #[arg(long, value_name = "T", default_value_t = 0.0, help_heading = "Output")]
+    #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = value::temperature, help_heading = "Output")]
     pub temperature: f32,
     /// A page with the figures and plots; the quantized model is compared with the float one for it.
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
@@ -228,6 +229,13 @@ impl Arguments {
         let folder = self.pre_gen_pte.clone().or_else(|| self.artifact.clone());
         let folder = folder.unwrap_or_else(|| format!("llama_{backend}").into());
         folder.join(format!("{}_llama_{backend}.pte", self.mode().name()))
+    }
+
+    /// The files that an export reads, as far as they are named.
+    pub fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let model = [&self.checkpoint, &self.params, &self.tokenizer_model, &self.tokenizer_bin];
+        let texts = [&self.calibration_text, &self.calibration_tokens];
+        model.into_iter().chain(texts).flatten().map(PathBuf::as_path)
     }
 
     /// The turns of the run.

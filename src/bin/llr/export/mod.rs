@@ -6,6 +6,7 @@ mod trial;
 
 pub use arguments::Arguments;
 
+use crate::output;
 use bars::Bars;
 use llama_runner::export::options::{Options, OptionsError};
 use llama_runner::export::report::Report;
@@ -46,6 +47,18 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 fn check_later_steps(arguments: &Arguments) -> Result<()> {
     if !arguments.compile_only && arguments.prompts().iter().any(String::is_empty) {
         return Err(OptionsError::EmptyPrompt.into());
+    }
+    if let Some(report) = arguments.report.as_deref() {
+        let same = |path: &Path| std::path::absolute(path).ok();
+        if report.is_dir() || same(report) == same(&arguments.program()) {
+            let message = format!(
+                "the report {} is {}",
+                report.display(),
+                if report.is_dir() { "a folder" } else { "the program" }
+            );
+            return Err(Error::new(Status::InvalidArgument, message));
+        }
+        output::refuse_inputs(arguments.inputs(), [report])?;
     }
     let folder = arguments.report.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
     match folder {

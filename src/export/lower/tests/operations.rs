@@ -376,6 +376,28 @@ fn a_feed_forward_block_is_one_delegate() {
     assert_eq!(program.constants.len(), 1);
 }
 
+fn eight_bits(rng: &mut Rng) -> Quantization {
+    let scales: Vec<f32> = (0..64).map(|_| 0.001 + 0.01 * rng.real().abs()).collect();
+    Quantization::PerChannel { bits: 8, axis: 0, scales: Constant { data: f32_blob(&scales) } }
+}
+
+#[test]
+fn weights_of_8_bits_are_an_operators() {
+    let mut of = Sketch::new();
+    feed_forward(&mut of, &mut |of| codes(of, 64, 64, &eight_bits), false);
+    let mut assets = Assets::default();
+    let plan = portable::lower(&of.graph, &mut assets).unwrap_or_else(|error| panic!("{error}"));
+    let calls = plan.operators.iter().filter(|name| name.name == "quantized_decomposed::mixed_linear").count();
+    assert_eq!((calls, plan.delegates.len()), (1, 0));
+    let runs = [5, 1].map(|n| vec![Tensor::f32(&[1, n, 64], of.rng.reals(n * 64))]);
+    check(&of.graph, &program(plan, assets), &runs, 1e-4);
+    // With a bias, and an operand that no view can be of.
+    let mut of = Sketch::new();
+    let (x, weights, bias) = (of.real(&[3, 64]), codes(&mut of, 64, 64, &eight_bits), of.constant(&[64]));
+    of.out(Op::FullyConnected, &[x, weights, bias], DType::F32, &[3, 64]);
+    of.check();
+}
+
 #[test]
 fn equal_weights_of_two_methods_are_one_blob() {
     let mut assets = Assets::default();
