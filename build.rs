@@ -23,6 +23,8 @@ fn main() {
         ("have_cmake", on_path("cmake")),
         ("have_pkg_config", on_path("pkg-config")),
         ("have_valgrind", on_path("valgrind")),
+        // The other way to install the C library.
+        ("have_cargo_c", on_path("cargo-capi")),
     ] {
         println!("cargo::rustc-check-cfg=cfg({name})");
         if present {

@@ -103,6 +103,7 @@ void turns_and_reset()
     Runner runner(greedy());
     EXPECT(!runner.is_loaded());
     EXPECT(runner.load() == Error::Ok && runner.load() == Error::Ok && runner.is_loaded());
+    EXPECT(runner.memory().value().kv_cache > 0);
     const auto version = runner.get_decoder_model_version();
     EXPECT(version.ok() && version.get() == example::kLlama2);
 
@@ -148,7 +149,7 @@ void turns_and_reset()
     TextLLMRunner other{llama_runner::Options()};
     EXPECT(other.warmup("Once", 2) == Error::Ok && other.session()->position() == 0);
     // A prompt in two parts is the prompt, but for how the tokenizer cuts it.
-    EXPECT(other.prefill("Once upon", config_of(1)) == Error::Ok && other.session()->position() > 1);
+    EXPECT(other.prefill("Once upon", config_of(1)).ok() && other.session()->position() > 1);
     const auto likeliest = other.prefill(" a time", 0, 0);
     EXPECT(likeliest.ok() && other.warmup(" and", 2) == Error::Ok);
     EXPECT(other.session()->step(*likeliest).ok());
@@ -255,6 +256,7 @@ void token_by_token_and_back(const std::string &scratch)
     EXPECT(session.rewind(position).ok() && logits_after(session, want.back()) == after);
 
     const auto memory = session.memory().value();
+    EXPECT(session.memory_json().value().find("\"kv_cache_bytes\":" + std::to_string(memory.kv_cache)) != std::string::npos);
     EXPECT(memory.kv_cache > 0 && memory.total >= memory.kv_cache && memory.total >= memory.program);
     EXPECT(session.eos_tokens().value().size() > 0 && session.is_eos_token(session.eos_tokens().value().front()));
     session.reset().value();
@@ -270,7 +272,7 @@ void token_by_token_and_back(const std::string &scratch)
     EXPECT(session.prefill({}).code() == LLR_STATUS_INVALID_ARGUMENT);
     EXPECT(session.rewind(1000000).code() == LLR_STATUS_INVALID_ARGUMENT);
     EXPECT(session.restore_state({1, 2, 3}).code() == LLR_STATUS_INVALID_EXTERNAL_DATA);
-    EXPECT(session.restore_state_file(scratch + "/none").code() == LLR_STATUS_NOT_FOUND);
+    EXPECT(session.restore_state_file(scratch + "/none").code() == LLR_STATUS_ACCESS_FAILED);
     EXPECT(session.save_state_file(scratch + "/no/such/directory").code() == LLR_STATUS_ACCESS_FAILED);
 }
 
@@ -286,7 +288,7 @@ void a_program(const std::string &path)
     for (const auto &backend : program.backends()) {
         EXPECT(!backend.empty());
     }
-    EXPECT(llama_runner::Program::open(path + ".none").status().code() == LLR_STATUS_NOT_FOUND);
+    EXPECT(llama_runner::Program::open(path + ".none").status().code() == LLR_STATUS_ACCESS_FAILED);
 }
 
 void stop_from_another_thread()
@@ -313,9 +315,10 @@ void stop_from_another_thread()
     EXPECT(runner.generate(prompt, config, once) == Error::Ok);
     other.join();
     EXPECT(runner.session()->finish_reason() == LLR_FINISH_REASON_CANCELLED && calls <= 2);
+    EXPECT(runner.last_status().code() == LLR_STATUS_CANCELLED && runner.last_status().message() == "the turn was stopped");
     // The next turn is a turn as any other.
     runner.reset();
-    EXPECT(runner.generate(prompt, config_of(2)) == Error::Ok);
+    EXPECT(runner.generate(prompt, config_of(2)) == Error::Ok && runner.last_status().ok());
     EXPECT(runner.session()->finish_reason() == LLR_FINISH_REASON_LENGTH);
 }
 
@@ -336,7 +339,7 @@ void callbacks_that_throw_or_stop()
     } catch (const std::out_of_range &thrown) {
         EXPECT(std::string_view(thrown.what()) == "mine");
     }
-    EXPECT(calls == 1 && !counted);
+    EXPECT(calls == 1 && !counted && runner.last_status().code() == LLR_STATUS_CANCELLED);
     EXPECT(runner.session()->finish_reason() == LLR_FINISH_REASON_CANCELLED);
     runner.reset();
     EXPECT(runner.generate(prompt, config_of(2)) == Error::Ok);
@@ -358,6 +361,7 @@ void callbacks_that_throw_or_stop()
 void refused(Runner runner, Error error, std::string_view why)
 {
     EXPECT(runner.load() == error && runner.generate(prompt, config_of(2)) == error && !runner.is_loaded());
+    EXPECT(runner.memory().error() == error);
     EXPECT(runner.last_status().message().find(why) != std::string::npos);
     EXPECT(runner.last_status().text().rfind("LLR_STATUS_", 0) == 0);
     runner.stop();
@@ -371,7 +375,7 @@ void errors_are_values(const std::string &scratch)
     const std::string missing = scratch + "/missing.pte";
     const std::string text = scratch + "/text.pte";
     std::ofstream(text) << "This is a text and no program at all, however long it goes on for the reader's sake.\n";
-    refused(positional(missing, text, "", ""), Error::NotFound, missing);
+    refused(positional(missing, text, "", ""), Error::AccessFailed, missing);
     refused(positional(scratch, text, "", ""), Error::AccessFailed, scratch);
     refused(positional(text, text, "", "", 0.0f, 9), Error::InvalidArgument, "eval_mode");
     refused(positional(text, text, "", "", 0.0f, 1, "FancyMask"), Error::InvalidArgument, "kv_updater FancyMask");
@@ -382,6 +386,7 @@ void errors_are_values(const std::string &scratch)
     refused(positional(text, text, "", "", 0.0f, 1, false, 0, 0, 0, nullptr, &text), Error::NotSupported, "attention");
 
     Runner no_program = positional(text, text, "", "");
+    EXPECT(no_program.memory().status().code() == LLR_STATUS_INVALID_PROGRAM);
     EXPECT(no_program.load() == Error::InvalidProgram && !no_program.is_loaded());
     RunnerOptions unknown = greedy();
     unknown.decoder_model = "llama99";
@@ -441,7 +446,7 @@ void errors_are_values(const std::string &scratch)
         Session::create(options).value().load().value();
         EXPECT(false && "value() should have thrown");
     } catch (const llama_runner::Exception &thrown) {
-        EXPECT(thrown.status().code() == LLR_STATUS_NOT_FOUND);
+        EXPECT(thrown.status().code() == LLR_STATUS_ACCESS_FAILED);
         EXPECT(std::string_view(thrown.what()).find(missing) != std::string_view::npos);
     }
     Status().value();

@@ -189,10 +189,10 @@ static void five_ways_five_messages(const char *scratch)
     write_file(program, text, sizeof text - 1);
     write_file(tokenizer, text, sizeof text - 1);
 
-    EXPECT(try_load(missing, tokenizer) == LLR_STATUS_NOT_FOUND);
+    EXPECT(try_load(missing, tokenizer) == LLR_STATUS_ACCESS_FAILED);
     messages[0] = last_error_text();
     EXPECT(messages[0] != NULL && strstr(messages[0], missing) != NULL);
-    EXPECT(try_load(program, missing_tokenizer) == LLR_STATUS_NOT_FOUND);
+    EXPECT(try_load(program, missing_tokenizer) == LLR_STATUS_ACCESS_FAILED);
     messages[1] = last_error_text();
     EXPECT(messages[1] != NULL && strstr(messages[1], missing_tokenizer) != NULL);
     EXPECT(try_load(program, tokenizer) == LLR_STATUS_INVALID_PROGRAM);

@@ -20,14 +20,20 @@
  *     success. llr_last_error_message gives the reason with its causes, per thread, also when no object could be made.
  *     Unless the function says otherwise, an object is after an error as it was before. NULL for a pointer that is
  *     needed is LLR_STATUS_INVALID_ARGUMENT. Functions that "never fail" give a default for NULL. A fault of this
- *     library is caught and reported as LLR_STATUS_PANIC, after Rust's panic hook has written to stderr. Every status-returning function can report
- *     LLR_STATUS_INVALID_STATE (object in use), LLR_STATUS_PANIC and LLR_STATUS_POISONED.
+ *     library is caught and reported as LLR_STATUS_PANIC, after Rust's panic hook has written to stderr. Every
+ *     status-returning function can report LLR_STATUS_INVALID_STATE (object in use), LLR_STATUS_PANIC and
+ *     LLR_STATUS_POISONED.
  *
  * Threads
- *     A function that takes a const pointer does not change the object, and such calls may run at the same time. One
- *     that takes a pointer without const needs the object for itself: while another call is using it, it fails with
- *     LLR_STATUS_INVALID_STATE. Objects may move between threads. Exception: llr_runner_cancel takes a const pointer
- *     and stops a running turn. The *_free functions are not guarded by this: nobody else may use the object any more.
+ *     No object belongs to a thread. Every function says by one of these sentences when it may be called:
+ *     "Threads: any."             Always, whatever else goes on: it works on no object that exists.
+ *     "Threads: shared."          The object, behind a const pointer, is not changed: such calls may run at the same
+ *                                 time, and on a runner also while a turn runs and from its callbacks.
+ *                                 (llr_runner_cancel is one of them, though it stops the turn that runs.)
+ *     "Threads: one at a time."   It needs the object, behind a pointer without const, for itself: while another such
+ *                                 call is using it, on whatever thread, it fails with LLR_STATUS_INVALID_STATE and does
+ *                                 not wait.
+ *     "Threads: last."            Nobody uses the object any more, nor will. Not guarded.
  *
  * Callbacks
  *     They are given with a user_data pointer that is handed back untouched. They must return normally: an exception
@@ -155,7 +161,7 @@ enum llr_status
      */
     LLR_STATUS_OPERATOR_MISSING = 20,
     /**
-     * A method, file or library that was asked for is not there.
+     * Something of a program that was asked for is not there: a method, a tensor.
      */
     LLR_STATUS_NOT_FOUND = 32,
     /**
@@ -163,7 +169,7 @@ enum llr_status
      */
     LLR_STATUS_MEMORY_ALLOCATION_FAILED = 33,
     /**
-     * A file could not be opened, read or written.
+     * A file is missing, or could not be opened, read or written.
      */
     LLR_STATUS_ACCESS_FAILED = 34,
     /**
@@ -867,17 +873,23 @@ extern "C" {
 
 /**
  * LLR_VERSION_NUMBER of the library that is running, to be compared with the header's. Never fails.
+ *
+ * Threads: any.
  */
 LLR_API uint32_t llr_version(void);
 
 /**
  * "major.minor.patch" of the library that is running. A static string, never freed. Never fails.
+ *
+ * Threads: any.
  */
 LLR_API const char *llr_version_string(void);
 
 /**
  * One line about the build: version, the revisions of ExecuTorch's runner whose behaviour it mirrors, the QNN API it
  * speaks. For people: its form may change. A static string, never freed. Never fails.
+ *
+ * Threads: any.
  */
 LLR_API
 const char *llr_build_string(void);
@@ -885,6 +897,8 @@ const char *llr_build_string(void);
 /**
  * The constant's name, "LLR_STATUS_NOT_FOUND"; "LLR_STATUS_UNKNOWN" for a number that is none. A static string, never
  * freed. Never fails.
+ *
+ * Threads: any.
  */
 LLR_API
 const char *llr_status_name(int32_t status);
@@ -896,6 +910,8 @@ const char *llr_status_name(int32_t status);
  * The last error of a thread always describes the last finished call on that thread to a function that returns
  * `llr_status`, llr_last_error_message excepted: success clears it, failure replaces it. Functions that return
  * anything else leave it alone, and so do other threads.
+ *
+ * Threads: any.
  */
 LLR_API
 llr_status llr_last_error_code(void);
@@ -909,6 +925,8 @@ llr_status llr_last_error_code(void);
  * its NUL included. The last error itself is neither cleared nor replaced by this function.
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT when `buffer` is NULL and `buffer_len` is not 0.
+ *
+ * Threads: any.
  *
  * # Safety
  * `buffer` is NULL or has room for `buffer_len` bytes; `out_needed` is NULL or points to a size_t.
@@ -926,6 +944,8 @@ llr_status llr_last_error_message(char *buffer,
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT for an unknown level (looked at only with a callback); nothing is changed then.
  *
+ * Threads: any.
+ *
  * # Safety
  * `callback` may be called with `user_data` on any thread, at any time, until another one has been set.
  */
@@ -936,11 +956,15 @@ llr_status llr_set_log_callback(int32_t level,
 
 /**
  * New options with every default, to be freed by llr_runner_options_free. Never fails.
+ *
+ * Threads: any.
  */
 LLR_API llr_runner_options *llr_runner_options_new(void);
 
 /**
  * Frees the options; NULL is fine.
+ *
+ * Threads: last.
  *
  * # Safety
  * `options` is NULL or from llr_runner_options_new, not freed, and not in use by another call.
@@ -952,6 +976,8 @@ LLR_API void llr_runner_options_free(llr_runner_options *options);
  * `path_len` bytes.
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
@@ -967,6 +993,8 @@ llr_status llr_runner_options_set_model_path(llr_runner_options *options,
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
  */
@@ -981,6 +1009,8 @@ llr_status llr_runner_options_set_tokenizer_path(llr_runner_options *options,
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
  */
@@ -990,10 +1020,29 @@ llr_status llr_runner_options_set_qnn_lib_dir(llr_runner_options *options,
                                               size_t path_len);
 
 /**
+ * libcdsprpc.so or its directory, for llr_runner_options_set_shared_buffer; when it is named, nothing else is tried.
+ * Default: the environment variable LLR_RPCMEM_LIB, then the system's own search, then Android's vendor directory. UTF-8,
+ * `path_len` bytes.
+ *
+ * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
+ *
+ * Threads: one at a time.
+ *
+ * # Safety
+ * `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
+ */
+LLR_API
+llr_status llr_runner_options_set_rpcmem_library(llr_runner_options *options,
+                                                 const char *path,
+                                                 size_t path_len);
+
+/**
  * One more external data file (.ptd) with tensors or weights that the program refers to by name. Default: none. UTF-8,
  * `path_len` bytes.
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
@@ -1004,9 +1053,12 @@ llr_status llr_runner_options_add_data_path(llr_runner_options *options,
                                             size_t path_len);
 
 /**
- * Threads that compute what runs on the CPU. Default: 0, as many as the machine has fast cores.
+ * Threads that compute what runs on the CPU, at most 256. Default: 0, as many as the machine has fast cores. More than it
+ * has cores slow each other, and a line of the log says so.
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative).
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `options` is NULL or live.
@@ -1023,6 +1075,8 @@ llr_status llr_runner_options_set_cpu_threads(llr_runner_options *options,
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, no UTF-8).
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `options` is NULL or live; `name` is NULL or points to `name_len` bytes.
  */
@@ -1036,6 +1090,8 @@ llr_status llr_runner_options_set_method_name(llr_runner_options *options,
  * template. Default: "llama2". An unknown name is an error of llr_runner_load. UTF-8, `name_len` bytes.
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, no UTF-8).
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `options` is NULL or live; `name` is NULL or points to `name_len` bytes.
@@ -1051,6 +1107,8 @@ llr_status llr_runner_options_set_decoder_model_version(llr_runner_options *opti
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, unknown number).
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `options` is NULL or live.
  */
@@ -1062,6 +1120,8 @@ llr_status llr_runner_options_set_eval_mode(llr_runner_options *options,
  * How the cache is updated, an llr_kv_updater. Default: LLR_KV_UPDATER_SMART_MASK.
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, unknown number).
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `options` is NULL or live.
@@ -1076,6 +1136,8 @@ llr_status llr_runner_options_set_kv_updater(llr_runner_options *options,
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `options` is NULL or live.
  */
@@ -1084,12 +1146,13 @@ llr_status llr_runner_options_add_extra_eos(llr_runner_options *options,
                                             uint64_t token);
 
 /**
- * Whether the model's inputs and outputs lie in memory shared with the DSP, an llr_shared_buffer. libcdsprpc.so is
- * looked for where the environment variable LLR_RPCMEM_LIB says (the file or its directory); without it, on the loader's
- * search path and in Android's vendor directory. Default: LLR_SHARED_BUFFER_OFF. With LLR_SHARED_BUFFER_REQUIRE,
+ * Whether the model's inputs and outputs lie in memory shared with the DSP, an llr_shared_buffer; see
+ * llr_runner_options_set_rpcmem_library for where libcdsprpc.so is looked for. Default: LLR_SHARED_BUFFER_OFF. With LLR_SHARED_BUFFER_REQUIRE,
  * llr_runner_load fails when there is no such memory, and the first step when QNN does not take a tensor in it.
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, unknown number).
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `options` is NULL or live.
@@ -1103,6 +1166,8 @@ llr_status llr_runner_options_set_shared_buffer(llr_runner_options *options,
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, less than 1).
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `options` is NULL or live.
  */
@@ -1112,6 +1177,8 @@ LLR_API llr_status llr_runner_options_set_ngram(llr_runner_options *options, int
  * Lookahead decoding: number of lookahead branches. Default: none; LLR_EVAL_MODE_LOOKAHEAD needs it.
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, less than 1).
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `options` is NULL or live.
@@ -1124,6 +1191,8 @@ llr_status llr_runner_options_set_window(llr_runner_options *options,
  * Lookahead decoding: n-grams verified in a step. Default: none; LLR_EVAL_MODE_LOOKAHEAD needs it.
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, less than 1).
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `options` is NULL or live.
@@ -1139,6 +1208,8 @@ LLR_API llr_status llr_runner_options_set_gcap(llr_runner_options *options, int3
  *
  * Errors, after which the module is still the caller's: LLR_STATUS_INVALID_ARGUMENT (NULL, a struct_size that is too
  * small, a callback that is missing; `module` may be NULL), LLR_STATUS_NOT_SUPPORTED (a table of another version).
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `options` is NULL or live; `table` is NULL or points to as many bytes as it says; its callbacks do what
@@ -1157,6 +1228,8 @@ llr_status llr_runner_options_set_host_module(llr_runner_options *options,
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8). That the library is missing is an error of
  * llr_runner_load, LLR_STATUS_LIBRARY_UNAVAILABLE.
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
  */
@@ -1167,11 +1240,15 @@ llr_status llr_runner_options_set_module_library(llr_runner_options *options,
 
 /**
  * A new object with every default, to be freed by llr_generation_config_free. Never fails.
+ *
+ * Threads: any.
  */
 LLR_API llr_generation_config *llr_generation_config_new(void);
 
 /**
  * Frees the object; NULL is fine.
+ *
+ * Threads: last.
  *
  * # Safety
  * `config` is NULL or from llr_generation_config_new, not freed, and not in use by another call.
@@ -1183,6 +1260,8 @@ LLR_API void llr_generation_config_free(llr_generation_config *config);
  * length; more than that is clamped to it.
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative).
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `config` is NULL or live.
@@ -1196,6 +1275,8 @@ llr_status llr_generation_config_set_seq_len(llr_generation_config *config,
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, less than 1 and not LLR_NO_LIMIT).
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `config` is NULL or live.
  */
@@ -1207,6 +1288,8 @@ llr_status llr_generation_config_set_max_new_tokens(llr_generation_config *confi
  * Most decode steps in the turn; 0 stops after the token that the prompt's processing makes. Default: LLR_NO_LIMIT.
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative and not LLR_NO_LIMIT).
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `config` is NULL or live.
@@ -1220,6 +1303,8 @@ llr_status llr_generation_config_set_max_decode_steps(llr_generation_config *con
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative, not finite).
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `config` is NULL or live.
  */
@@ -1232,6 +1317,8 @@ llr_status llr_generation_config_set_temperature(llr_generation_config *config,
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, not above 0 and at most 1).
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `config` is NULL or live.
  */
@@ -1242,6 +1329,8 @@ LLR_API llr_status llr_generation_config_set_top_p(llr_generation_config *config
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `config` is NULL or live.
  */
@@ -1251,6 +1340,8 @@ LLR_API llr_status llr_generation_config_set_seed(llr_generation_config *config,
  * Goes on after an end-of-sequence token. Default: false.
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `config` is NULL or live.
@@ -1265,6 +1356,8 @@ llr_status llr_generation_config_set_ignore_eos(llr_generation_config *config,
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative).
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `config` is NULL or live.
  */
@@ -1276,6 +1369,8 @@ llr_status llr_generation_config_set_num_bos(llr_generation_config *config,
  * End-of-sequence tokens behind a text prompt. Default: 0.
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative).
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `config` is NULL or live.
@@ -1290,6 +1385,8 @@ llr_status llr_generation_config_set_num_eos(llr_generation_config *config,
  * replaced by U+FFFD, at the latest in the final chunk. `out_len` (may be NULL) gets its length in bytes; a NUL follows it,
  * not counted. NULL and 0 for a NULL chunk. Never fails.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `chunk` is NULL or the one given to the running callback; `out_len` is NULL or points to a size_t.
  */
@@ -1302,6 +1399,8 @@ const char *llr_chunk_text(const llr_chunk *chunk,
  * in the final chunk. `out_len` gets their number; without it they cannot be read. NULL and 0 for a NULL chunk. Never
  * fails.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `chunk` is NULL or the one given to the running callback; `out_len` is NULL or points to a size_t.
  */
@@ -1311,6 +1410,8 @@ const uint8_t *llr_chunk_bytes(const llr_chunk *chunk,
 
 /**
  * The token's id; -1 in the final chunk and for NULL. Never fails.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `chunk` is NULL or the one given to the running callback.
@@ -1324,6 +1425,8 @@ LLR_API int64_t llr_chunk_token_id(const llr_chunk *chunk);
  * the others. NaN also in the final chunk, for NULL, and where the program does not say which reals its integers stand
  * for. Computed when asked for, in time linear in the vocabulary. Never fails.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `chunk` is NULL or the one given to the running callback.
  */
@@ -1334,6 +1437,8 @@ double llr_chunk_log_probability(const llr_chunk *chunk);
  * True for the turn's last chunk. It has no token, the text that was still held back, and the finish reason. False for
  * NULL. Never fails.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `chunk` is NULL or the one given to the running callback.
  */
@@ -1342,6 +1447,8 @@ bool llr_chunk_is_final(const llr_chunk *chunk);
 
 /**
  * Why the turn ended; LLR_FINISH_REASON_NONE before the final chunk and for NULL. Never fails.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `chunk` is NULL or the one given to the running callback.
@@ -1354,6 +1461,8 @@ LLR_API llr_finish_reason llr_chunk_finish_reason(const llr_chunk *chunk);
  * Errors, after which `*out_stats` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL), LLR_STATUS_INVALID_STATE (no turn
  * has ended yet).
  *
+ * Threads: shared.
+ *
  * # Safety
  * `runner` is NULL or live; `out_stats` is NULL or points to a pointer.
  */
@@ -1363,6 +1472,8 @@ llr_status llr_stats_create(const llr_runner *runner,
 
 /**
  * Frees what llr_stats_create made; NULL is fine. Not for statistics that were lent to a callback.
+ *
+ * Threads: last.
  *
  * # Safety
  * `stats` is NULL or from llr_stats_create and not freed.
@@ -1379,6 +1490,8 @@ LLR_API void llr_stats_free(llr_stats *stats);
  *
  * Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small).
  *
+ * Threads: shared.
+ *
  * # Safety
  * `stats` is NULL or live; `buffer` is NULL or has room for `capacity` bytes; `out_count` is NULL or points to a size_t.
  */
@@ -1391,6 +1504,8 @@ llr_status llr_stats_to_json(const llr_stats *stats,
 /**
  * When loading began, in milliseconds since the Unix epoch.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `stats` is NULL or live.
  */
@@ -1398,6 +1513,8 @@ LLR_API int64_t llr_stats_model_load_start_ms(const llr_stats *stats);
 
 /**
  * When loading ended, in milliseconds since the Unix epoch.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `stats` is NULL or live.
@@ -1407,6 +1524,8 @@ LLR_API int64_t llr_stats_model_load_end_ms(const llr_stats *stats);
 /**
  * When the turn began, in milliseconds since the Unix epoch.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `stats` is NULL or live.
  */
@@ -1414,6 +1533,8 @@ LLR_API int64_t llr_stats_inference_start_ms(const llr_stats *stats);
 
 /**
  * When the prompt was processed, in milliseconds since the Unix epoch.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `stats` is NULL or live.
@@ -1423,6 +1544,8 @@ LLR_API int64_t llr_stats_prompt_eval_end_ms(const llr_stats *stats);
 /**
  * When the first token was there, in milliseconds since the Unix epoch.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `stats` is NULL or live.
  */
@@ -1430,6 +1553,8 @@ LLR_API int64_t llr_stats_first_token_ms(const llr_stats *stats);
 
 /**
  * When the turn ended, in milliseconds since the Unix epoch.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `stats` is NULL or live.
@@ -1439,6 +1564,8 @@ LLR_API int64_t llr_stats_inference_end_ms(const llr_stats *stats);
 /**
  * Milliseconds spent choosing tokens.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `stats` is NULL or live.
  */
@@ -1446,6 +1573,8 @@ LLR_API int64_t llr_stats_aggregate_sampling_time_ms(const llr_stats *stats);
 
 /**
  * Milliseconds spent inside the model.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `stats` is NULL or live.
@@ -1455,6 +1584,8 @@ LLR_API int64_t llr_stats_aggregate_model_execution_time_ms(const llr_stats *sta
 /**
  * Prompt tokens of the turn.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `stats` is NULL or live.
  */
@@ -1462,6 +1593,8 @@ LLR_API int64_t llr_stats_num_prompt_tokens(const llr_stats *stats);
 
 /**
  * Tokens made by decode steps. The one that the prompt's processing makes is not counted, as in ExecuTorch.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `stats` is NULL or live.
@@ -1474,7 +1607,9 @@ int64_t llr_stats_num_generated_tokens(const llr_stats *stats);
  * files can be opened; reads neither (llr_runner_load does).
  *
  * Errors, after which `*out_runner` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL, a model without a tokenizer, incomplete
- * lookahead sizes), LLR_STATUS_NOT_FOUND and LLR_STATUS_ACCESS_FAILED (a file missing, unreadable, or a directory).
+ * lookahead sizes), LLR_STATUS_ACCESS_FAILED (a file missing, unreadable, or a directory).
+ *
+ * Threads: shared.
  *
  * # Safety
  * `options` is NULL or live; `out_runner` is NULL or points to a pointer.
@@ -1486,6 +1621,8 @@ llr_status llr_runner_create(const llr_runner_options *options,
 /**
  * Frees the runner and everything it holds; NULL is fine. Called from a callback of a turn or of the loading of this very
  * runner, it stops that, and the memory goes when it is over.
+ *
+ * Threads: last.
  *
  * # Safety
  * `runner` is NULL or from llr_runner_create, not freed, and not in use on another thread.
@@ -1502,6 +1639,8 @@ void llr_runner_free(llr_runner *runner);
  * LLR_STATUS_BACKEND_MISSING, LLR_STATUS_LIBRARY_UNAVAILABLE (no QNN library; the message says where it was looked
  * for), LLR_STATUS_DELEGATE_INVALID_COMPATIBILITY, LLR_STATUS_BACKEND_FAILED, LLR_STATUS_MEMORY_ALLOCATION_FAILED and
  * others of llr_status; LLR_STATUS_CANCELLED (llr_runner_cancel), LLR_STATUS_INVALID_STATE (in use), LLR_STATUS_POISONED.
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `runner` is NULL or live.
@@ -1525,6 +1664,8 @@ llr_status llr_runner_load(llr_runner *runner);
  * llr_runner_reset then. A callback's unknown answer, LLR_STATUS_INVALID_ARGUMENT, ends it likewise, and what was made
  * until then stays in the context.
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `runner` and `config` are NULL or live; `prompt` is NULL or points to `prompt_len` bytes; the callbacks may be called
  * with `user_data`.
@@ -1544,6 +1685,8 @@ llr_status llr_runner_generate(llr_runner *runner,
  *
  * Errors: as llr_runner_generate; LLR_STATUS_INVALID_ARGUMENT also for an id outside the vocabulary.
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * As llr_runner_generate; `tokens` is NULL or points to `token_count` ids.
  */
@@ -1562,6 +1705,8 @@ llr_status llr_runner_generate_tokens(llr_runner *runner,
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL), LLR_STATUS_INVALID_STATE (in use), LLR_STATUS_POISONED.
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `runner` is NULL or live.
  */
@@ -1576,6 +1721,8 @@ llr_status llr_runner_reset(llr_runner *runner);
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
  *
+ * Threads: shared.
+ *
  * # Safety
  * `runner` is NULL or live.
  */
@@ -1585,6 +1732,8 @@ llr_status llr_runner_cancel(const llr_runner *runner);
 /**
  * True when the runner is loaded and can be used; false for NULL. Never fails.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `runner` is NULL or live.
  */
@@ -1593,6 +1742,8 @@ LLR_API bool llr_runner_is_loaded(const llr_runner *runner);
 /**
  * Tokens in the context as of the last finished call; 0 for NULL and before loading. Never fails.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `runner` is NULL or live.
  */
@@ -1600,6 +1751,8 @@ LLR_API size_t llr_runner_position(const llr_runner *runner);
 
 /**
  * Most tokens that the context can hold; 0 for NULL and before loading. Never fails.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `runner` is NULL or live.
@@ -1610,6 +1763,8 @@ LLR_API size_t llr_runner_context_length(const llr_runner *runner);
  * Why the last turn ended; LLR_FINISH_REASON_NONE for NULL, while a turn runs, after one that failed, after
  * llr_runner_reset, and before the first. Never fails.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `runner` is NULL or live.
  */
@@ -1618,6 +1773,8 @@ llr_finish_reason llr_runner_finish_reason(const llr_runner *runner);
 
 /**
  * Tokens of the vocabulary, as the rows of logits have them; 0 for NULL and before loading. Never fails.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `runner` is NULL or live.
@@ -1629,6 +1786,8 @@ size_t llr_runner_vocabulary_size(const llr_runner *runner);
  * The mode that a static program runs in, an llr_eval_mode: as asked for or as chosen. LLR_EVAL_MODE_AUTO for a
  * program of the other kind, forward(tokens, input_pos), which has no modes, for NULL and before loading. Never fails.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `runner` is NULL or live.
  */
@@ -1638,6 +1797,8 @@ int32_t llr_runner_eval_mode(const llr_runner *runner);
 /**
  * Threads that compute what runs on the CPU. They are chosen before loading, by llr_runner_options_set_cpu_threads; 0
  * when nothing of the program is computed by threads, for NULL and before loading. Never fails.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `runner` is NULL or live.
@@ -1652,6 +1813,8 @@ size_t llr_runner_cpu_threads(const llr_runner *runner);
  * Errors: those of llr_runner_load; LLR_STATUS_CANCELLED and LLR_STATUS_INVALID_ARGUMENT by the callback's answer. The
  * runner is not loaded then, and loading may be tried again.
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `runner` is NULL or live; the callback may be called with `user_data`.
  */
@@ -1663,6 +1826,8 @@ llr_status llr_runner_load_with_progress(llr_runner *runner,
 /**
  * What begins; LLR_LOAD_STAGE_NONE for NULL. Never fails.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `progress` is NULL or the one given to the running callback.
  */
@@ -1672,6 +1837,8 @@ LLR_API llr_load_stage llr_load_progress_stage(const llr_load_progress *progress
  * How much of the whole is done, 0 to 1, and never less than before: an estimate by steps, not by time. 0 for NULL.
  * Never fails.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `progress` is NULL or the one given to the running callback.
  */
@@ -1680,6 +1847,8 @@ float llr_load_progress_fraction(const llr_load_progress *progress);
 
 /**
  * Which file or method, UTF-8 with a NUL behind; empty where there is none. NULL for NULL. Never fails.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `progress` is NULL or the one given to the running callback.
@@ -1696,6 +1865,8 @@ const char *llr_load_progress_detail(const llr_load_progress *progress);
  *
  * Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, no UTF-8, a capacity that is too small),
  * LLR_STATUS_INVALID_STATE (not loaded), LLR_STATUS_TOKENIZER_FAILED.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `runner` and `config` are NULL or live; `text` is NULL or points to `text_len` bytes; `tokens` is NULL or has room
@@ -1720,6 +1891,8 @@ llr_status llr_runner_encode(const llr_runner *runner,
  * too small), LLR_STATUS_INVALID_STATE (not loaded), LLR_STATUS_TOKENIZER_FAILED (an id that the tokenizer does not
  * know).
  *
+ * Threads: shared.
+ *
  * # Safety
  * `runner` is NULL or live; `buffer` is NULL or has room for `capacity` bytes; `out_count` is NULL or points to a
  * size_t.
@@ -1735,6 +1908,8 @@ llr_status llr_runner_decode(const llr_runner *runner,
 /**
  * The beginning-of-sequence token; -1 when the tokenizer has none, for NULL and before loading. Never fails.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `runner` is NULL or live.
  */
@@ -1744,6 +1919,8 @@ int64_t llr_runner_bos_token(const llr_runner *runner);
 /**
  * Whether `token` ends a generation: it is one of the tokenizer's, the program's, the model family's or the options'
  * end tokens. False for NULL and before loading. Never fails.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `runner` is NULL or live.
@@ -1759,6 +1936,8 @@ bool llr_runner_is_eos_token(const llr_runner *runner,
  *
  * Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small),
  * LLR_STATUS_INVALID_STATE (not loaded).
+ *
+ * Threads: shared.
  *
  * # Safety
  * `runner` is NULL or live; `tokens` is NULL or has room for `capacity` ids; `out_count` is NULL or points to a size_t.
@@ -1782,6 +1961,8 @@ llr_status llr_runner_eos_tokens(const llr_runner *runner,
  * use, or an earlier turn failed and llr_runner_reset was not called), LLR_STATUS_POISONED, those of llr_runner_load.
  * After an error of the model call llr_runner_reset.
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `runner` is NULL or live; `tokens` is NULL or points to `token_count` ids.
  */
@@ -1796,6 +1977,8 @@ llr_status llr_runner_prefill_tokens(llr_runner *runner,
  *
  * Errors: as llr_runner_prefill_tokens; LLR_STATUS_NOT_SUPPORTED, with the context as it was, for a program that only
  * reads whole prompts.
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `runner` is NULL or live.
@@ -1815,6 +1998,8 @@ llr_status llr_runner_step(llr_runner *runner,
  * LLR_STATUS_INVALID_STATE (none are there, because nothing was taken since the last turn, llr_runner_reset,
  * llr_runner_rewind or llr_runner_restore_state; in use), LLR_STATUS_NOT_SUPPORTED (the program does not say which reals
  * its integers stand for), LLR_STATUS_POISONED, those of llr_runner_load.
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `runner` is NULL or live; `buffer` is NULL or has room for `capacity` floats; `out_count` is NULL or points to a
@@ -1836,6 +2021,8 @@ llr_status llr_runner_logits(llr_runner *runner,
  * LLR_STATUS_NOT_SUPPORTED (a temperature above 0, and the program does not say which reals its integers stand for),
  * LLR_STATUS_POISONED, those of llr_runner_load.
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `runner` and `config` are NULL or live; `out_token` is NULL or points to a token.
  */
@@ -1853,6 +2040,8 @@ llr_status llr_runner_sample(llr_runner *runner,
  * reached), LLR_STATUS_INVALID_STATE (in use, or an earlier turn failed and llr_runner_reset was not called),
  * LLR_STATUS_POISONED, those of llr_runner_load.
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `runner` is NULL or live.
  */
@@ -1867,6 +2056,8 @@ llr_status llr_runner_rewind(llr_runner *runner,
  * Errors, after which `*out_stream` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL, `previous` below -1),
  * LLR_STATUS_INVALID_STATE (the runner is not loaded).
  *
+ * Threads: shared.
+ *
  * # Safety
  * `runner` is NULL or live; `out_stream` is NULL or points to a pointer.
  */
@@ -1878,6 +2069,8 @@ llr_status llr_text_stream_create(const llr_runner *runner,
 /**
  * Frees the stream; NULL is fine.
  *
+ * Threads: last.
+ *
  * # Safety
  * `stream` is NULL or from llr_text_stream_create, not freed, and not in use by another call.
  */
@@ -1888,6 +2081,8 @@ LLR_API void llr_text_stream_free(llr_text_stream *stream);
  *
  * Errors, after which the stream is as it was: LLR_STATUS_INVALID_ARGUMENT (NULL), LLR_STATUS_TOKENIZER_FAILED (an id
  * that the tokenizer does not know).
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `stream` is NULL or live.
@@ -1902,6 +2097,8 @@ llr_status llr_text_stream_push(llr_text_stream *stream,
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `stream` is NULL or live.
  */
@@ -1913,6 +2110,8 @@ llr_status llr_text_stream_finish(llr_text_stream *stream);
  * in bytes; a NUL follows it, not counted. Valid until the next call that takes the stream without const. NULL and 0 for
  * NULL. Never fails.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `stream` is NULL or live; `out_len` is NULL or points to a size_t.
  */
@@ -1923,6 +2122,8 @@ const char *llr_text_stream_text(const llr_text_stream *stream,
 /**
  * The bytes that the last token adds, as the tokenizer has them; none after llr_text_stream_finish. `out_len` gets their
  * number. Valid until the next call that takes the stream without const. NULL and 0 for NULL. Never fails.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `stream` is NULL or live; `out_len` is NULL or points to a size_t.
@@ -1941,8 +2142,11 @@ const uint8_t *llr_text_stream_bytes(const llr_text_stream *stream,
  *
  * Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small),
  * LLR_STATUS_INVALID_STATE (in use, or an earlier turn failed and llr_runner_reset was not called),
- * LLR_STATUS_NOT_SUPPORTED (a module of the host that keeps its state to itself), LLR_STATUS_MEMORY_ALLOCATION_FAILED,
+ * LLR_STATUS_NOT_SUPPORTED (a forward(tokens, input_pos) program in a module of the host: its context lies in the host
+ * runtime's planned memory and delegates, which llr_module_table does not reach), LLR_STATUS_MEMORY_ALLOCATION_FAILED,
  * LLR_STATUS_POISONED, those of llr_runner_load.
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `runner` is NULL or live; `buffer` is NULL or has room for `capacity` bytes; `out_count` is NULL or points to a
@@ -1956,14 +2160,18 @@ llr_status llr_runner_save_state(llr_runner *runner,
 
 /**
  * Replaces the context by one that llr_runner_save_state gave, in this process or another, from a runner of the same
- * program: kind, sizes and types must be the same, which is checked; so must the weights, which is not. Turns continue
- * bit for bit as they would have there. Also ends what a failed turn left, as llr_runner_reset does. Loads the runner
+ * program. Kind, sizes and types must be the same, and so must the program's files: their lengths and up to 1 MiB of
+ * each, evenly spaced, are compared by a hash, which tells other weights but not a change that lies between. (A module
+ * that the host passed does not say what its files are: of those, and of contexts saved with one, only kind, sizes and
+ * types are compared.) Turns continue bit for bit as they would have there. Also ends what a failed turn left, as llr_runner_reset does. Loads the runner
  * first when that has not been done.
  *
  * Errors, after which the context is as it was: LLR_STATUS_INVALID_ARGUMENT (NULL; of another model, and the message
  * says what differs), LLR_STATUS_INVALID_EXTERNAL_DATA (no saved context, another version, cut off, damaged),
- * LLR_STATUS_NOT_SUPPORTED (a module of the host that keeps its state to itself), LLR_STATUS_INVALID_STATE (in use),
- * LLR_STATUS_POISONED, those of llr_runner_load.
+ * LLR_STATUS_NOT_SUPPORTED (as llr_runner_save_state), LLR_STATUS_INVALID_STATE (in use), LLR_STATUS_POISONED, those of
+ * llr_runner_load.
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `runner` is NULL or live; `bytes` is NULL or points to `byte_count` bytes.
@@ -1980,6 +2188,8 @@ llr_status llr_runner_restore_state(llr_runner *runner,
  * Errors: those of llr_runner_save_state; LLR_STATUS_INVALID_ARGUMENT also for a path that is empty or has a NUL in it,
  * LLR_STATUS_ACCESS_FAILED (it cannot be written).
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `runner` is NULL or live; `path` is NULL or points to `path_len` bytes.
  */
@@ -1993,7 +2203,9 @@ llr_status llr_runner_save_state_file(llr_runner *runner,
  * can have.
  *
  * Errors: those of llr_runner_restore_state; LLR_STATUS_INVALID_ARGUMENT also for a path that is empty or has a NUL in
- * it, LLR_STATUS_NOT_FOUND and LLR_STATUS_ACCESS_FAILED (a file missing, unreadable, or a directory).
+ * it, LLR_STATUS_ACCESS_FAILED (a file missing, unreadable, or a directory).
+ *
+ * Threads: one at a time.
  *
  * # Safety
  * `runner` is NULL or live; `path` is NULL or points to `path_len` bytes.
@@ -2009,6 +2221,8 @@ llr_status llr_runner_restore_state_file(llr_runner *runner,
  * Errors, after which `*out_memory` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL), LLR_STATUS_INVALID_STATE (in use),
  * LLR_STATUS_POISONED, those of llr_runner_load.
  *
+ * Threads: one at a time.
+ *
  * # Safety
  * `runner` is NULL or live; `out_memory` is NULL or points to a pointer.
  */
@@ -2019,6 +2233,8 @@ llr_status llr_memory_create(llr_runner *runner,
 /**
  * Frees the object; NULL is fine.
  *
+ * Threads: last.
+ *
  * # Safety
  * `memory` is NULL or from llr_memory_create and not freed.
  */
@@ -2026,6 +2242,8 @@ LLR_API void llr_memory_free(llr_memory *memory);
 
 /**
  * The program file, weights included.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `memory` is NULL or live.
@@ -2036,6 +2254,8 @@ LLR_API uint64_t llr_memory_program_bytes(const llr_memory *memory);
  * Whether the program is a mapped file: its pages come in as they are touched, and the system can drop them again.
  * False for NULL.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `memory` is NULL or live.
  */
@@ -2045,6 +2265,8 @@ bool llr_memory_is_program_mapped(const llr_memory *memory);
 /**
  * External data files, mapped.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `memory` is NULL or live.
  */
@@ -2053,6 +2275,8 @@ LLR_API uint64_t llr_memory_data_bytes(const llr_memory *memory);
 /**
  * Planned memory of the program's methods.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `memory` is NULL or live.
  */
@@ -2060,6 +2284,8 @@ LLR_API uint64_t llr_memory_planned_bytes(const llr_memory *memory);
 
 /**
  * The arena of inputs, outputs and, for a static program, caches.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `memory` is NULL or live.
@@ -2070,6 +2296,8 @@ LLR_API uint64_t llr_memory_io_bytes(const llr_memory *memory);
  * Keys and values. Of a static program they are a part of llr_memory_io_bytes, of another a part of
  * llr_memory_planned_bytes; where such a program does not name its caches, all of its planned memory counts.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `memory` is NULL or live.
  */
@@ -2079,6 +2307,8 @@ uint64_t llr_memory_kv_cache_bytes(const llr_memory *memory);
 /**
  * Weights that were packed for the kernels, or copied to where they lie aligned.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `memory` is NULL or live.
  */
@@ -2086,6 +2316,8 @@ LLR_API uint64_t llr_memory_weight_bytes(const llr_memory *memory);
 
 /**
  * Intermediate values of compiled methods; grows with the longest prompt so far.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `memory` is NULL or live.
@@ -2095,6 +2327,8 @@ LLR_API uint64_t llr_memory_scratch_bytes(const llr_memory *memory);
 /**
  * All of these together, each counted once. What a vendor's library holds is not known and not in it.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `memory` is NULL or live.
  */
@@ -2103,6 +2337,8 @@ uint64_t llr_memory_total_bytes(const llr_memory *memory);
 
 /**
  * Most memory that the whole process ever had; 0 where the system does not tell.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `memory` is NULL or live.
@@ -2117,6 +2353,8 @@ LLR_API uint64_t llr_memory_process_peak_bytes(const llr_memory *memory);
  * NUL at the end included.
  *
  * Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small).
+ *
+ * Threads: shared.
  *
  * # Safety
  * `memory` is NULL or live; `buffer` is NULL or has room for `capacity` bytes; `out_count` is NULL or points to a
@@ -2133,7 +2371,9 @@ llr_status llr_memory_to_json(const llr_memory *memory,
  * NULL and 0, the model that is part of this library. No backend is loaded and no weight is touched.
  *
  * Errors, after which `*out_program` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL, an empty path, no UTF-8),
- * LLR_STATUS_NOT_FOUND, LLR_STATUS_ACCESS_FAILED, LLR_STATUS_INVALID_PROGRAM (not a .pte, damaged).
+ * LLR_STATUS_ACCESS_FAILED (missing, unreadable, a directory), LLR_STATUS_INVALID_PROGRAM (not a .pte, damaged, empty).
+ *
+ * Threads: any.
  *
  * # Safety
  * `path` is NULL or points to `path_len` bytes; `out_program` is NULL or points to a pointer.
@@ -2146,6 +2386,8 @@ llr_status llr_program_create(const char *path,
 /**
  * Frees the program; NULL is fine.
  *
+ * Threads: last.
+ *
  * # Safety
  * `program` is NULL or from llr_program_create, not freed, and not in use by another call.
  */
@@ -2153,6 +2395,8 @@ LLR_API void llr_program_free(llr_program *program);
 
 /**
  * What kind of language model it is. Never fails.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `program` is NULL or live.
@@ -2162,6 +2406,8 @@ LLR_API llr_model_kind llr_program_kind(const llr_program *program);
 /**
  * Most tokens that the context can hold; 0 when the program does not say. Never fails.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `program` is NULL or live.
  */
@@ -2169,6 +2415,8 @@ LLR_API size_t llr_program_context_length(const llr_program *program);
 
 /**
  * Tokens of the vocabulary; 0 when the program does not say. Never fails.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `program` is NULL or live.
@@ -2178,6 +2426,8 @@ LLR_API size_t llr_program_vocabulary_size(const llr_program *program);
 /**
  * Layers of the model; 0 when the program does not say. Never fails.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `program` is NULL or live.
  */
@@ -2185,6 +2435,8 @@ LLR_API size_t llr_program_layer_count(const llr_program *program);
 
 /**
  * Bits of an element of the keys and values; 0 when the program does not say. Never fails.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `program` is NULL or live.
@@ -2194,6 +2446,8 @@ LLR_API size_t llr_program_kv_bits(const llr_program *program);
 /**
  * Whether the methods allow a mode, an llr_eval_mode other than LLR_EVAL_MODE_AUTO. False for a program without modes.
  * Never fails.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `program` is NULL or live.
@@ -2205,6 +2459,8 @@ bool llr_program_allows_eval_mode(const llr_program *program,
 /**
  * Number of methods that do something; those that only give constants are not among them. Never fails.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `program` is NULL or live.
  */
@@ -2214,6 +2470,8 @@ size_t llr_program_method_count(const llr_program *program);
 /**
  * The name of a method, in the program's order: UTF-8, `*out_len` bytes (`out_len` may be NULL only where the length is
  * not needed), without a NUL; as long as the program lives. Never fails.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `program` is NULL or live; `out_len` is NULL or points to a size_t.
@@ -2226,6 +2484,8 @@ const char *llr_program_method_name(const llr_program *program,
 /**
  * Number of inputs or outputs of a method; `side` is an llr_side. Never fails.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `program` is NULL or live.
  */
@@ -2234,6 +2494,8 @@ LLR_API size_t llr_program_tensor_count(const llr_program *program, size_t metho
 /**
  * The element type of an input or output, as the program says it, "f32" or "u16" for instance: `*out_len` bytes, without
  * a NUL; a static string, never freed. NULL and 0 for one that is no tensor. Never fails.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `program` is NULL or live; `out_len` is NULL or points to a size_t.
@@ -2253,6 +2515,8 @@ const char *llr_program_tensor_dtype(const llr_program *program,
  * Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small, an unknown
  * side), LLR_STATUS_NOT_FOUND (no such input or output, or it is no tensor).
  *
+ * Threads: shared.
+ *
  * # Safety
  * `program` is NULL or live; `dims` is NULL or has room for `capacity` sizes; `out_count` is NULL or points to a size_t.
  */
@@ -2271,6 +2535,8 @@ llr_status llr_program_tensor_dims(const llr_program *program,
  * Errors, after which `*out_value` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL, no UTF-8), LLR_STATUS_NOT_FOUND (no
  * such constant method), LLR_STATUS_INVALID_TYPE (it gives no integer or boolean first).
  *
+ * Threads: shared.
+ *
  * # Safety
  * `program` is NULL or live; `name` is NULL or points to `name_len` bytes; `out_value` is NULL or points to an int64_t.
  */
@@ -2283,6 +2549,8 @@ llr_status llr_program_constant_int(const llr_program *program,
 /**
  * Number of backends that the program calls. Never fails.
  *
+ * Threads: shared.
+ *
  * # Safety
  * `program` is NULL or live.
  */
@@ -2291,6 +2559,8 @@ LLR_API size_t llr_program_backend_count(const llr_program *program);
 /**
  * The name of a backend, "QnnBackend" for instance, in alphabetical order: UTF-8, `*out_len` bytes, without a NUL; as
  * long as the program lives. Never fails.
+ *
+ * Threads: shared.
  *
  * # Safety
  * `program` is NULL or live; `out_len` is NULL or points to a size_t.
@@ -2309,6 +2579,8 @@ const char *llr_program_backend_name(const llr_program *program,
  * NUL at the end included.
  *
  * Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small).
+ *
+ * Threads: shared.
  *
  * # Safety
  * `program` is NULL or live; `buffer` is NULL or has room for `capacity` bytes; `out_count` is NULL or points to a

@@ -17,6 +17,12 @@
 #ifndef LLAMA_RUNNER_HPP
 #define LLAMA_RUNNER_HPP
 
+// ExecuTorch marks its classes [[deprecated]], as what may change.
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#endif
+
 #include "llama_runner/program.hpp"
 #include "llama_runner/runner.hpp"
 #include "llama_runner/session.hpp"
@@ -94,6 +100,10 @@ inline Status set_log_callback(llr_log_level level, LogCallback callback)
 
 #if defined(LLAMA_RUNNER_AS_UPSTREAM)
 #include "llama_runner/as_upstream.hpp"
+#endif
+
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
 #endif
 
 #endif

@@ -1,16 +1,18 @@
 // ExecuTorch's Module under llama-runner: every backend and kernel that the host links ExecuTorch with runs the program, and
-// this library does the rest. Header-only C++17; needs ExecuTorch's headers (1.5 or later) and llama_runner.h.
+// this library does the rest. Header-only C++17; needs ExecuTorch's headers (1.5 or later) and llama_runner.hpp.
 //
 //     auto options = llr_runner_options_new();
 //     llr_runner_options_set_tokenizer_path(options, path, path_len);
 //     llama_runner::set_executorch_module(options, std::make_unique<executorch::extension::Module>("model.pte"));
+//
+// With this header, llama_runner::Runner lets the Module that its constructor is given run the program, as upstream's does.
 //
 // Methods run on the thread that loads or runs the runner. Errors of ExecuTorch come back with their number as llr_status,
 // and with their name in llr_last_error_message; exceptions stay on this side.
 #ifndef LLAMA_RUNNER_EXECUTORCH_HPP
 #define LLAMA_RUNNER_EXECUTORCH_HPP
 
-#include "llama_runner.h"
+#include "llama_runner.hpp"
 
 #include <executorch/extension/module/module.h>
 #include <executorch/extension/tensor/tensor.h>
@@ -576,6 +578,31 @@ inline llr_status set_executorch_module(llr_runner_options *options, executorch:
     using Module = executorch::extension::Module;
     return set_executorch_module(options, std::shared_ptr<Module>(std::shared_ptr<Module>(), &module));
 }
+
+inline namespace LLAMA_RUNNER_TYPES {
+namespace detail {
+
+template <typename Module> struct GivenExecutorchModule {
+    static bool take(std::shared_ptr<Module> module, Options &options)
+    {
+        if (module == nullptr) {
+            return false;
+        }
+        options.more = [module = std::move(module)](llr_runner_options *to) { return set_executorch_module(to, module); };
+        return true;
+    }
+};
+template <>
+struct GivenModule<std::unique_ptr<executorch::extension::Module>>
+    : GivenExecutorchModule<executorch::extension::Module> {
+};
+template <>
+struct GivenModule<std::shared_ptr<executorch::extension::Module>>
+    : GivenExecutorchModule<executorch::extension::Module> {
+};
+
+} // namespace detail
+} // namespace LLAMA_RUNNER_TYPES
 
 } // namespace llama_runner
 

@@ -24,11 +24,11 @@ pub enum Status {
     InvalidType = 0x13,
     /// The program calls operators that this build lacks.
     OperatorMissing = 0x14,
-    /// A method, file or library that was asked for is not there.
+    /// Something of a program that was asked for is not there: a method, a tensor.
     NotFound = 0x20,
     /// Memory could not be had.
     MemoryAllocationFailed = 0x21,
-    /// A file could not be opened, read or written.
+    /// A file is missing, or could not be opened, read or written.
     AccessFailed = 0x22,
     /// The program file is damaged or inconsistent.
     InvalidProgram = 0x23,

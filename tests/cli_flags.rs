@@ -142,7 +142,7 @@ fn o4_model_paths_that_are_no_program() {
     for (path, code) in [
         (dir.path().join("missing.pte"), ACCESS_FAILED),
         (dir.path().to_owned(), ACCESS_FAILED),
-        (write("empty.pte", b""), ACCESS_FAILED),
+        (write("empty.pte", b""), INVALID_PROGRAM),
         (write("text.pte", b"this is no program, only a text of some length\n"), INVALID_PROGRAM),
         (write("garbage.pte", &[0xa5; 4096]), INVALID_PROGRAM),
     ] {

@@ -203,8 +203,8 @@ fn a_cache_for_each_head_gives_the_float_tokens() {
 #[cfg_attr(not(have_shared), ignore = "needs ../shared: real models and recorded runs")]
 #[cfg_attr(all(have_shared, not(have_qnn)), ignore = "needs LLR_QNN_LIB_DIR: libQnnHtp.so")]
 fn an_embedding_on_the_cpu_gives_the_float_tokens() {
-    check(&Export { embedding: Some(4), ..Export::new("16a8w") });
-    check(&Export { embedding: Some(8), ..Export::new("16a8w") });
+    check(&Export { embedding: Some(4), ..Export::new("16a4w") });
+    check(&Export { embedding: Some(8), ..Export::new("16a4w") });
 }
 
 #[test]

@@ -227,6 +227,36 @@ fn whatever_is_made_can_be_freed() {
     }
 }
 
+/// What a function's comment may say of threads, by its first parameter that is one of our objects: behind a const
+/// pointer, behind one without, or none.
+fn threads(name: &str, types: &[String]) -> &'static str {
+    let opaque = |of: &&String| of.contains("llr_") && of.ends_with('*') && !of.ends_with("**");
+    match types.iter().find(opaque) {
+        None => "any",
+        Some(_) if name.ends_with("_free") => "last",
+        Some(object) if object.starts_with("const ") => "shared",
+        Some(_) => "one at a time",
+    }
+}
+
+#[test]
+fn every_function_says_which_threads_may_call_it() {
+    let text = header();
+    let rules = text.split("\n#ifndef LLAMA_RUNNER_H").next().unwrap();
+    let mut seen = BTreeSet::new();
+    for (name, types) in functions() {
+        let at = text.find(&format!("{name}(")).unwrap();
+        let declaration = text[..at].rfind("\nLLR_API").unwrap();
+        let comment = &text[text[..declaration].rfind("/**").unwrap()..declaration];
+        let said: Vec<&str> = comment.lines().filter_map(|line| line.strip_prefix(" * Threads: ")).collect();
+        let want = threads(&name, &types);
+        assert_eq!(said, [format!("{want}.")], "{name}");
+        assert!(rules.contains(&format!("\"Threads: {want}.\"")), "{want}");
+        seen.insert(want);
+    }
+    assert_eq!(seen.len(), rules.matches("\"Threads: ").count(), "each sentence of the rules is used");
+}
+
 #[test]
 fn every_body_is_guarded() {
     // The fence against panics; llr_last_error_message must not clear what it reports, so it uses guard_value too.

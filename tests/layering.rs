@@ -22,7 +22,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xnnpack", &["runtime", "graph", "passes", "engine", "tensor", "pte"]),
     (
         "export",
-        &["graph", "passes", "pte", "qnn", "xnnpack", "tensor", "engine", "runtime", "runner", "tokenizer", "builtin"],
+        &[
+            "graph",
+            "passes",
+            "pte",
+            "qnn",
+            "xnnpack",
+            "tensor",
+            "engine",
+            "kernels",
+            "runtime",
+            "runner",
+            "tokenizer",
+            "builtin",
+        ],
     ),
     ("builtin", &["runtime", "pte", "tensor", "ops", "qnn", "xnnpack", "engine", "kernels"]),
 ];

@@ -3,14 +3,19 @@
 #define LLAMA_RUNNER_AS_UPSTREAM 1
 #include "llama_runner.hpp"
 
+#include <cstdint>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #if !LLAMA_RUNNER_EXECUTORCH
 #error "ExecuTorch's headers were not found"
 #endif
+
+// ExecuTorch's classes are marked [[deprecated]], as things that may change; llama_runner.hpp knows.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace llm = ::executorch::extension::llm;
 using ::executorch::runtime::Error;
@@ -36,6 +41,19 @@ std::string turn(llm::IRunner &runner)
     return error == Error::Ok && made == 7 && runner.is_loaded() ? text : "failed";
 }
 
+#if STAND_IN_REVISION >= 202603
+// What a host does through IRunner: the parts that a runner of texts can take, and one that it cannot.
+bool prefills_in_parts(llm::IRunner &runner)
+{
+    const std::vector<std::uint64_t> tokens{263, 931};
+    const llm::MultimodalInput text(std::string("Once upon"));
+    runner.reset();
+    const auto next = runner.prefill({text, llm::MultimodalInput(tokens)}, 1);
+    const auto image = runner.prefill({text, llm::MultimodalInput(llm::Image())});
+    return next.ok() && image.error() == Error::NotSupported && runner.prefill({}).error() == Error::InvalidArgument;
+}
+#endif
+
 } // namespace
 
 int main()
@@ -46,8 +64,13 @@ int main()
     const std::unique_ptr<llm::IRunner> other = std::make_unique<llm::TextLLMRunner>(llama_runner::Options());
     const std::string text = turn(*runner);
     runner->stop();
+#if STAND_IN_REVISION >= 202603
+    if (!prefills_in_parts(*other)) {
+        return 1;
+    }
+#endif
     example::Runner missing(nullptr, "llama2", "no-such.pte", "no-such.bin", "", "");
-    if (text != turn(*other) || missing.load() != Error::NotFound || missing.get_decoder_model_version().ok()) {
+    if (text != turn(*other) || missing.load() != Error::AccessFailed || missing.get_decoder_model_version().ok()) {
         return 1;
     }
     std::cout << text << '\n';

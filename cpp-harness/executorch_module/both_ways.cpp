@@ -75,6 +75,29 @@ Tokens generate(llr_runner *runner, int new_tokens)
     return tokens;
 }
 
+// Upstream's class, given a Module as upstream's hosts give it one: the Module runs, whatever the path says.
+bool by_runner(const std::string &tokenizer, const std::string &program, int new_tokens)
+{
+    llama_runner::GenerationConfig config;
+    config.echo = false;
+    config.max_new_tokens = new_tokens;
+    const auto text_of = [&](llama_runner::Runner &&runner) {
+        std::string text;
+        const auto error = runner.generate(PROMPT, config, [&](const std::string &piece) { text += piece; });
+        if (error != llama_runner::Error::Ok) {
+            throw std::runtime_error("example::Runner: " + runner.last_status().text());
+        }
+        return text;
+    };
+    using llama_runner::Runner;
+    const std::string text =
+        text_of(Runner(nullptr, "llama2", program, tokenizer, "", "", 0.0f, LLR_EVAL_MODE_AUTO));
+    auto module = std::make_unique<Module>(program);
+    return text_of(Runner(std::move(module), "llama2", "nowhere.pte", tokenizer, "", "", 0.0f, LLR_EVAL_MODE_AUTO)) == text &&
+           text_of(Runner(std::make_shared<Module>(program), "llama2", "", tokenizer, "", "", 0.0f, LLR_EVAL_MODE_AUTO)) ==
+               text;
+}
+
 // The program in this library's runtime, in a Module that the runner owns, and in one that stays here, for two runners.
 bool compare(const std::string &tokenizer, const std::string &program, int new_tokens)
 {
@@ -95,6 +118,8 @@ bool compare(const std::string &tokenizer, const std::string &program, int new_t
     for (int round = 0; round < 2; ++round) {
         equal = generate(runner_of(options.get()).get(), new_tokens) == native && equal;
     }
+
+    equal = by_runner(tokenizer, program, new_tokens) && equal;
 
     std::cout << program << ':';
     for (const auto token : native) {

@@ -4,12 +4,14 @@
 
 #include "session.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace llama_runner {
 inline namespace LLAMA_RUNNER_TYPES {
@@ -31,18 +33,12 @@ template <typename T> UpstreamResult<T> failed(const Status &status)
 #endif
 }
 
-// What prefill() of `Base`, which is IRunner, returns for these arguments; `Absent` where the revision has none.
-template <typename Base, typename Absent, typename Void, typename... Arguments> struct PrefillOf {
-    using type = Absent;
-};
-template <typename Base, typename Absent, typename... Arguments>
-struct PrefillOf<Base, Absent, std::void_t<decltype(std::declval<Base &>().prefill(std::declval<Arguments>()...))>,
-                 Arguments...> {
-    using type = decltype(std::declval<Base &>().prefill(std::declval<Arguments>()...));
-};
-using PrefillByConfig = typename PrefillOf<IRunner, Error, void, const std::string &, const GenerationConfig &>::type;
-using PrefillByCounts = typename PrefillOf<IRunner, UpstreamResult<std::uint64_t>, void, const std::string &,
-                                           std::int32_t, std::int32_t>::type;
+#if LLAMA_RUNNER_MULTIMODAL
+// MultimodalInput of the revisions that can hold tokens.
+template <typename Part, typename = void> struct HasTokens : std::false_type {};
+template <typename Part>
+struct HasTokens<Part, std::void_t<decltype(std::declval<const Part &>().get_tokens())>> : std::true_type {};
+#endif
 
 } // namespace detail
 
@@ -86,19 +82,37 @@ public:
         return generate(prompt, config, std::move(token_callback), std::move(stats_callback));
     }
 
-    // Takes a prompt into the context and makes no turn of it: a later generate() goes on behind it. The second form
-    // gives the likeliest token to follow.
-    [[nodiscard]] detail::PrefillByConfig prefill(const std::string &prompt, const GenerationConfig &config = {})
+    // Takes a prompt into the context and makes no turn of it: a later generate() goes on behind it. Gives the likeliest
+    // token to follow.
+    [[nodiscard]] UpstreamResult<std::uint64_t> prefill(const std::string &prompt, const GenerationConfig &config)
     {
-        return prefilled<detail::PrefillByConfig>(prompt, turn_options(config));
+        return prefilled(prompt, turn_options(config));
     }
-    [[nodiscard]] detail::PrefillByCounts prefill(const std::string &prompt, std::int32_t num_bos, std::int32_t num_eos)
+    [[nodiscard]] UpstreamResult<std::uint64_t> prefill(const std::string &prompt, std::int32_t num_bos = 0,
+                                                        std::int32_t num_eos = 0)
     {
-        TurnOptions specials;
-        specials.num_bos = num_bos;
-        specials.num_eos = num_eos;
-        return prefilled<detail::PrefillByCounts>(prompt, specials);
+        return prefilled(prompt, specials(num_bos, num_eos));
     }
+#if LLAMA_RUNNER_MULTIMODAL
+    // As above, for parts that are text or tokens; any other is Error::NotSupported, and leaves what came before it in the
+    // context. The special tokens go around the first text, as upstream.
+    [[nodiscard]] UpstreamResult<std::uint64_t> prefill(const std::vector<MultimodalInput> &inputs,
+                                                        std::int32_t num_bos = 0, std::int32_t num_eos = 0)
+    {
+        TurnOptions around = specials(num_bos, num_eos);
+        if (inputs.empty()) {
+            remember({LLR_STATUS_INVALID_ARGUMENT, "prefill of no parts"});
+            return detail::failed<std::uint64_t>(last_);
+        }
+        for (std::size_t i = 0; i + 1 < inputs.size(); ++i) {
+            auto next = take(inputs[i], around);
+            if (!next.ok()) {
+                return next;
+            }
+        }
+        return take(inputs.back(), around);
+    }
+#endif
 
     // Stops the running turn at its next token; without effect when none is running.
     void stop()
@@ -116,7 +130,11 @@ public:
         }
     }
 
-    // What the last call of load(), generate() and the like came to. Not while another thread is in one of them.
+    // The bytes that it holds; loads if need be.
+    Result<Memory> memory() { return session_ ? session_->memory() : refused_; }
+
+    // What the last call of load(), generate() and the like came to. Not while another thread is in one of them. After a
+    // turn that stop() ended, or a callback that threw, it is LLR_STATUS_CANCELLED; generate() returns Ok then, as upstream.
     const Status &last_status() const noexcept { return last_; }
 
     // The session under the runner; nullptr when the constructor's arguments were refused.
@@ -177,33 +195,68 @@ protected:
                 stats_callback(of_turn);
             }
         };
+        // For the case that a callback throws.
+        last_ = stopped();
         Status status = session_->generate(prompt, turn_options(config), on_chunk, on_stats);
-        return remember(status.ok() && stats ? after_turn(*stats) : std::move(status));
+        const bool was_stopped = status.ok() && session_->finish_reason() == LLR_FINISH_REASON_CANCELLED;
+        if (remember(status.ok() && stats ? after_turn(*stats) : std::move(status)) == Error::Ok && was_stopped) {
+            last_ = stopped();
+            return Error::Ok;
+        }
+        return last_.error();
     }
 
 private:
-    template <typename Answer> Answer prefilled(const std::string &prompt, TurnOptions specials)
+    static Status stopped() { return {LLR_STATUS_CANCELLED, "the turn was stopped"}; }
+
+    static TurnOptions specials(std::int32_t num_bos, std::int32_t num_eos)
     {
-        std::uint64_t next = 0;
-        if (load() == Error::Ok) {
-            if (session_->position() != 0) {
-                specials.num_bos = 0;
-            }
-            auto tokens = session_->encode(prompt, specials);
-            if (remember(tokens.ok() ? session_->prefill(*tokens) : tokens.status()) == Error::Ok) {
-                const auto likeliest = session_->sample();
-                if (remember(likeliest.status()) == Error::Ok) {
-                    next = *likeliest;
-                }
-            }
-        }
-        if constexpr (std::is_same_v<Answer, Error>) {
-            static_cast<void>(next);
-            return last_.error();
-        } else {
-            return last_.ok() ? Answer(next) : detail::failed<std::uint64_t>(last_);
-        }
+        TurnOptions options;
+        options.num_bos = num_bos;
+        options.num_eos = num_eos;
+        return options;
     }
+
+    // `prompt` is a text or token ids.
+    template <typename Prompt> UpstreamResult<std::uint64_t> prefilled(const Prompt &prompt, TurnOptions around)
+    {
+        if (load() != Error::Ok) {
+            return detail::failed<std::uint64_t>(last_);
+        }
+        if (session_->position() != 0) {
+            around.num_bos = 0;
+        }
+        if constexpr (std::is_same_v<Prompt, std::string>) {
+            const auto tokens = session_->encode(prompt, around);
+            remember(tokens.ok() ? session_->prefill(*tokens) : tokens.status());
+        } else {
+            remember(session_->prefill(prompt));
+        }
+        if (!last_.ok()) {
+            return detail::failed<std::uint64_t>(last_);
+        }
+        const auto likeliest = session_->sample();
+        if (remember(likeliest.status()) != Error::Ok) {
+            return detail::failed<std::uint64_t>(last_);
+        }
+        return *likeliest;
+    }
+
+#if LLAMA_RUNNER_MULTIMODAL
+    template <typename Part> UpstreamResult<std::uint64_t> take(const Part &part, TurnOptions &around)
+    {
+        if (part.is_text()) {
+            return prefilled(part.get_text(), std::exchange(around, specials(0, 0)));
+        }
+        if constexpr (detail::HasTokens<Part>::value) {
+            if (part.is_tokens()) {
+                return prefilled(part.get_tokens(), {});
+            }
+        }
+        remember({LLR_STATUS_NOT_SUPPORTED, "a part of the prompt is neither text nor tokens"});
+        return detail::failed<std::uint64_t>(last_);
+    }
+#endif
 
     std::optional<Session> session_;
     Status refused_;

@@ -22,6 +22,8 @@ struct Options {
     std::string tokenizer_path;
     std::vector<std::string> data_paths;
     std::string qnn_lib_dir;
+    // libcdsprpc.so or its directory, for shared_buffer.
+    std::string rpcmem_library;
     // Upstream's --decoder_model_version.
     std::string decoder_model;
     std::string method_name;
@@ -90,6 +92,7 @@ inline Status fill(llr_runner_options *to, const Options &from)
     setters.set_text(llr_runner_options_set_model_path, to, from.model_path);
     setters.set_text(llr_runner_options_set_tokenizer_path, to, from.tokenizer_path);
     setters.set_text(llr_runner_options_set_qnn_lib_dir, to, from.qnn_lib_dir);
+    setters.set_text(llr_runner_options_set_rpcmem_library, to, from.rpcmem_library);
     setters.set_text(llr_runner_options_set_decoder_model_version, to, from.decoder_model);
     setters.set_text(llr_runner_options_set_method_name, to, from.method_name);
     for (const std::string &path : from.data_paths) {

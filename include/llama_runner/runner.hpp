@@ -108,6 +108,13 @@ template <typename Pointer> bool is_given(const Pointer &pointer) noexcept
     return !(pointer == nullptr);
 }
 
+// What becomes of the module that a host gives to Runner: llama_runner_executorch.hpp says it for ExecuTorch's. Of another
+// type it is let go.
+template <typename Module> struct GivenModule {
+    // Whether it runs the program, which `options` then say.
+    static bool take(Module, Options &) { return false; }
+};
+
 } // namespace detail
 
 // Upstream's example::Runner: QNN programs with kv_forward and prefill_forward, and whatever else the library runs.
@@ -123,20 +130,22 @@ public:
     // Upstream's order, that of runner.cpp: dump_logits_path comes before performance_output_path, though runner.h names
     // them the other way round.
     //
-    // The program is loaded from `model_path` by this library; `module` is let go unused and may be nullptr. Refused, and
-    // reported by load(): an empty model_path, a dump_logits_path, a tokenizer object, an attention sink module.
+    // Where llama_runner_executorch.hpp is included (then in every unit that calls this), a `module` that is not nullptr
+    // runs the program, and `model_path` is not looked at, as upstream. Otherwise the program is loaded from `model_path` by
+    // this library, and `module` is let go. Refused, and reported by load(): an empty model_path, a dump_logits_path, a
+    // tokenizer object, an attention sink module.
     template <typename Module, typename Tokenizer = std::nullptr_t, typename SinkModule = std::nullptr_t>
     explicit Runner(Module module, const std::string &decoder_model, const std::string &model_path,
                     const std::string &tokenizer_path, const std::string &dump_logits_path,
                     const std::string &performance_output_path, float temperature = 0.8f, int eval_mode = kHybrid,
                     detail::CacheArgument shared_buffer_or_kv_updater = false, int ngram = 0, int window = 0,
                     int gcap = 0, Tokenizer tokenizer = nullptr, SinkModule attention_sink_rope_module = nullptr)
-        : Runner(named(decoder_model, model_path, tokenizer_path, performance_output_path, temperature, eval_mode,
-                       shared_buffer_or_kv_updater, ngram, window, gcap),
-                 refusal(model_path, shared_buffer_or_kv_updater.unknown(), dump_logits_path,
-                         detail::is_given(tokenizer), detail::is_given(attention_sink_rope_module)))
+        : Runner(judged(std::move(module),
+                        named(decoder_model, model_path, tokenizer_path, performance_output_path, temperature, eval_mode,
+                              shared_buffer_or_kv_updater, ngram, window, gcap),
+                        refusal(shared_buffer_or_kv_updater.unknown(), dump_logits_path, detail::is_given(tokenizer),
+                                detail::is_given(attention_sink_rope_module))))
     {
-        static_cast<void>(module);
     }
 
     // As generate(); if `tokenized_prompt`, `prompt` names a file of little-endian 64-bit token ids, which are not echoed.
@@ -198,6 +207,13 @@ protected:
     }
 
 private:
+    // A constructor's arguments, and what is wrong with them.
+    struct Judged {
+        RunnerOptions options;
+        Status refused;
+    };
+
+    explicit Runner(Judged judged) : Runner(std::move(judged.options), std::move(judged.refused)) {}
     Runner(RunnerOptions options, Status refused)
         : BasicRunner(options, std::move(refused)), temperature_(options.temperature),
           decoder_model_(std::move(options.decoder_model)),
@@ -225,12 +241,19 @@ private:
         return options;
     }
 
-    static Status refusal(const std::string &model_path, const std::string &unknown_updater,
-                          const std::string &dump_logits_path, bool tokenizer, bool sink)
+    template <typename Module> static Judged judged(Module module, RunnerOptions options, Status refused)
     {
-        if (model_path.empty()) {
-            return {LLR_STATUS_INVALID_ARGUMENT, "model_path is empty"};
+        if (detail::GivenModule<Module>::take(std::move(module), options)) {
+            options.model_path.clear();
+        } else if (options.model_path.empty() && refused.ok()) {
+            refused = {LLR_STATUS_INVALID_ARGUMENT, "model_path is empty"};
         }
+        return {std::move(options), std::move(refused)};
+    }
+
+    static Status refusal(const std::string &unknown_updater, const std::string &dump_logits_path, bool tokenizer,
+                          bool sink)
+    {
         if (!unknown_updater.empty()) {
             return {LLR_STATUS_INVALID_ARGUMENT, "kv_updater " + unknown_updater + " is neither SmartMask nor ShiftPointer"};
         }

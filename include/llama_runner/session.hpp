@@ -162,11 +162,11 @@ public:
     // The bytes that it holds now.
     Result<Memory> memory()
     {
-        llr_memory *made = nullptr;
-        if (Status status = Status::from(llr_memory_create(runner_.get(), &made)); !status) {
-            return status;
+        auto report = memory_report();
+        if (!report.ok()) {
+            return report.status();
         }
-        const std::unique_ptr<llr_memory, detail::Deleter<llr_memory_free>> held(made);
+        const llr_memory *made = report->get();
         Memory memory;
         memory.program = llr_memory_program_bytes(made);
         memory.program_mapped = llr_memory_is_program_mapped(made);
@@ -179,6 +179,17 @@ public:
         memory.total = llr_memory_total_bytes(made);
         memory.peak = llr_memory_process_peak_bytes(made);
         return memory;
+    }
+    // The same as JSON, with the C header's keys.
+    Result<std::string> memory_json()
+    {
+        auto report = memory_report();
+        if (!report.ok()) {
+            return report.status();
+        }
+        return detail::filled_text([&](char *buffer, std::size_t capacity, std::size_t *count) {
+            return llr_memory_to_json(report->get(), buffer, capacity, count);
+        });
     }
 
     // Empties the context; also the way on after a turn that failed.
@@ -213,7 +224,16 @@ public:
     llr_runner *handle() const noexcept { return runner_.get(); }
 
 private:
+    using MemoryHandle = std::unique_ptr<llr_memory, detail::Deleter<llr_memory_free>>;
+
     explicit Session(llr_runner *runner) : runner_(runner) {}
+
+    Result<MemoryHandle> memory_report()
+    {
+        llr_memory *made = nullptr;
+        Status status = Status::from(llr_memory_create(runner_.get(), &made));
+        return status ? Result<MemoryHandle>(MemoryHandle(made)) : std::move(status);
+    }
 
     template <typename Call>
     Status turn(const TurnOptions &options, const ChunkCallback &on_chunk, const StatsCallback &on_stats, Call call)

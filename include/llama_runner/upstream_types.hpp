@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -29,9 +30,17 @@
 #include <executorch/extension/llm/runner/stats.h>
 #include <executorch/runtime/core/error.h>
 #include <executorch/runtime/core/result.h>
+#if __has_include(<executorch/extension/llm/runner/multimodal_input.h>)
+#include <executorch/extension/llm/runner/multimodal_input.h>
+#define LLAMA_RUNNER_MULTIMODAL 1
+#endif
 #define LLAMA_RUNNER_TYPES with_executorch
 #else
 #define LLAMA_RUNNER_TYPES without_executorch
+#endif
+
+#if !defined(LLAMA_RUNNER_MULTIMODAL)
+#define LLAMA_RUNNER_MULTIMODAL 0
 #endif
 
 namespace llama_runner {
@@ -43,6 +52,9 @@ using Error = ::executorch::runtime::Error;
 using GenerationConfig = ::executorch::extension::llm::GenerationConfig;
 using IRunner = ::executorch::extension::llm::IRunner;
 using Stats = ::executorch::extension::llm::Stats;
+#if LLAMA_RUNNER_MULTIMODAL
+using MultimodalInput = ::executorch::extension::llm::MultimodalInput;
+#endif
 
 #else
 
@@ -102,11 +114,13 @@ struct GenerationConfig {
     std::int32_t num_eos = 0;
 
     // Tokens that may come after num_tokens_occupied ones; never negative.
-    std::int32_t resolve_max_new_tokens(std::int32_t max_context_len, std::int32_t num_tokens_occupied) const
+    std::int32_t resolve_max_new_tokens(std::int64_t max_context_len, std::int64_t num_tokens_occupied) const
     {
-        const std::int32_t length = seq_len == -1 ? max_context_len : std::min(seq_len, max_context_len);
-        const std::int32_t room = std::max(0, length - num_tokens_occupied);
-        return max_new_tokens == -1 ? room : std::max(0, std::min(max_new_tokens, room));
+        const std::int64_t length = seq_len == -1 ? max_context_len : std::min<std::int64_t>(seq_len, max_context_len);
+        const std::int64_t room = length - num_tokens_occupied;
+        const std::int64_t wanted = max_new_tokens == -1 ? room : std::min<std::int64_t>(max_new_tokens, room);
+        constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+        return static_cast<std::int32_t>(std::clamp<std::int64_t>(wanted, 0, most));
     }
 };
 

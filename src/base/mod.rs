@@ -1,9 +1,10 @@
 //! What every room may use: aligned memory, mapped files, flatbuffers, environment knobs, vendor libraries, the log sink,
-//! a hash, names, numbers as text, files that are whole, and the process.
+//! hashes, names, numbers as text, files that are whole, and the process.
 
 pub mod aligned;
 pub mod dynamic_library;
 pub mod env;
+pub(crate) mod fingerprint;
 pub mod flatbuffer;
 pub mod fnv;
 pub mod log;

@@ -23,7 +23,7 @@ impl std::fmt::Debug for Storage {
 }
 
 impl Storage {
-    /// Maps the file at `path`. Errors name the path: missing, a directory, a pipe or device, empty, unreadable.
+    /// Maps the file at `path`. Errors name the path: missing, a directory, a pipe or device, unreadable.
     pub fn map(path: &Path) -> Result<Arc<Self>> {
         let fail = |why: String| Error::new(Status::AccessFailed, format!("cannot read {}: {why}", path.display()));
         // Opening a pipe would wait for a writer, so the kind is looked at first.
@@ -36,7 +36,7 @@ impl Storage {
         }
         let file = File::open(path).map_err(|error| fail(error.to_string()))?;
         if file.metadata().map_err(|error| fail(error.to_string()))?.len() == 0 {
-            return Err(fail("it is empty".into()));
+            return Ok(Arc::new(Self::Owned(Vec::new())));
         }
         // SAFETY: the map is private and read-only. A file that another process truncates while it is mapped is the
         // one hazard of mapping; the README asks hosts to replace model files by renaming, as this crate's own
@@ -262,13 +262,12 @@ mod tests {
     }
 
     #[test]
-    fn missing_directory_and_empty_file_are_told_apart() {
+    fn missing_file_and_directory_are_told_apart_and_an_empty_file_has_no_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let empty = dir.path().join("empty.pte");
         std::fs::write(&empty, b"").unwrap();
-        for (path, part) in
-            [(dir.path(), "it is a directory"), (&empty, "it is empty"), (&dir.path().join("no"), "No such file")]
-        {
+        assert!(Storage::map(&empty).unwrap().is_empty());
+        for (path, part) in [(dir.path(), "it is a directory"), (&dir.path().join("no"), "No such file")] {
             let error = Storage::map(path).err().unwrap();
             assert_eq!(error.status(), Status::AccessFailed);
             let text = error.to_string();

@@ -4,6 +4,7 @@ pub mod default_model;
 pub mod inspect;
 
 use crate::base::env;
+use crate::base::storage::Storage;
 use crate::engine::Resources;
 use crate::error::{Context, Error, Result, Status};
 use crate::ops::{self, GraphCompiler};
@@ -77,7 +78,9 @@ fn open_in_executorch(path: &Path, library: Option<&Path>, options: &ProgramOpti
     lend_qnn(path, options);
     let host = open_adapter(library, path, &options.data_paths)?;
     let module = HostModule::open(&host).with_context(|| format!("ExecuTorch cannot load {}", path.display()))?;
-    Ok(Box::new(module))
+    // For saved contexts only; ExecuTorch has read them by itself.
+    let files = std::iter::once(path).chain(options.data_paths.iter().map(PathBuf::as_path)).map(Storage::map);
+    Ok(Box::new(module.of_files(files.collect::<Result<_>>().unwrap_or_default())))
 }
 
 /// ExecuTorch's QNN backend has no option for its library: it asks the loader by name, which finds what is loaded already.

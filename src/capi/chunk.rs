@@ -79,6 +79,8 @@ impl From<FinishReason> for llr_finish_reason {
 /// replaced by U+FFFD, at the latest in the final chunk. `out_len` (may be NULL) gets its length in bytes; a NUL follows it,
 /// not counted. NULL and 0 for a NULL chunk. Never fails.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `chunk` is NULL or the one given to the running callback; `out_len` is NULL or points to a size_t.
 #[unsafe(no_mangle)]
@@ -96,6 +98,8 @@ pub unsafe extern "C" fn llr_chunk_text(chunk: *const llr_chunk, out_len: *mut u
 /// in the final chunk. `out_len` gets their number; without it they cannot be read. NULL and 0 for a NULL chunk. Never
 /// fails.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `chunk` is NULL or the one given to the running callback; `out_len` is NULL or points to a size_t.
 #[unsafe(no_mangle)]
@@ -110,6 +114,8 @@ pub unsafe extern "C" fn llr_chunk_bytes(chunk: *const llr_chunk, out_len: *mut 
 }
 
 /// The token's id; -1 in the final chunk and for NULL. Never fails.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `chunk` is NULL or the one given to the running callback.
@@ -128,6 +134,8 @@ pub unsafe extern "C" fn llr_chunk_token_id(chunk: *const llr_chunk) -> i64 {
 /// the others. NaN also in the final chunk, for NULL, and where the program does not say which reals its integers stand
 /// for. Computed when asked for, in time linear in the vocabulary. Never fails.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `chunk` is NULL or the one given to the running callback.
 #[unsafe(no_mangle)]
@@ -143,6 +151,8 @@ pub unsafe extern "C" fn llr_chunk_log_probability(chunk: *const llr_chunk) -> f
 /// True for the turn's last chunk. It has no token, the text that was still held back, and the finish reason. False for
 /// NULL. Never fails.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `chunk` is NULL or the one given to the running callback.
 #[unsafe(no_mangle)]
@@ -152,6 +162,8 @@ pub unsafe extern "C" fn llr_chunk_is_final(chunk: *const llr_chunk) -> bool {
 }
 
 /// Why the turn ended; LLR_FINISH_REASON_NONE before the final chunk and for NULL. Never fails.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `chunk` is NULL or the one given to the running callback.

@@ -59,6 +59,8 @@ const SHIFT_POINTER: i32 = llr_kv_updater::ShiftPointer as i32;
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, no UTF-8).
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `options` is NULL or live; `name` is NULL or points to `name_len` bytes.
 #[unsafe(no_mangle)]
@@ -80,6 +82,8 @@ pub unsafe extern "C" fn llr_runner_options_set_method_name(
 /// template. Default: "llama2". An unknown name is an error of llr_runner_load. UTF-8, `name_len` bytes.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, no UTF-8).
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `options` is NULL or live; `name` is NULL or points to `name_len` bytes.
@@ -103,6 +107,8 @@ pub unsafe extern "C" fn llr_runner_options_set_decoder_model_version(
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, unknown number).
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `options` is NULL or live.
 #[unsafe(no_mangle)]
@@ -125,6 +131,8 @@ pub unsafe extern "C" fn llr_runner_options_set_eval_mode(
 /// How the cache is updated, an llr_kv_updater. Default: LLR_KV_UPDATER_SMART_MASK.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, unknown number).
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `options` is NULL or live.
@@ -154,6 +162,8 @@ pub unsafe extern "C" fn llr_runner_options_set_kv_updater(
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `options` is NULL or live.
 #[unsafe(no_mangle)]
@@ -166,12 +176,13 @@ pub unsafe extern "C" fn llr_runner_options_add_extra_eos(options: *mut llr_runn
     unsafe { guard_set(options, set) }
 }
 
-/// Whether the model's inputs and outputs lie in memory shared with the DSP, an llr_shared_buffer. libcdsprpc.so is
-/// looked for where the environment variable LLR_RPCMEM_LIB says (the file or its directory); without it, on the loader's
-/// search path and in Android's vendor directory. Default: LLR_SHARED_BUFFER_OFF. With LLR_SHARED_BUFFER_REQUIRE,
+/// Whether the model's inputs and outputs lie in memory shared with the DSP, an llr_shared_buffer; see
+/// llr_runner_options_set_rpcmem_library for where libcdsprpc.so is looked for. Default: LLR_SHARED_BUFFER_OFF. With LLR_SHARED_BUFFER_REQUIRE,
 /// llr_runner_load fails when there is no such memory, and the first step when QNN does not take a tensor in it.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, unknown number).
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `options` is NULL or live.
@@ -199,6 +210,8 @@ pub unsafe extern "C" fn llr_runner_options_set_shared_buffer(
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, less than 1).
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `options` is NULL or live.
 #[unsafe(no_mangle)]
@@ -215,6 +228,8 @@ pub unsafe extern "C" fn llr_runner_options_set_ngram(options: *mut llr_runner_o
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, less than 1).
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `options` is NULL or live.
 #[unsafe(no_mangle)]
@@ -230,6 +245,8 @@ pub unsafe extern "C" fn llr_runner_options_set_window(options: *mut llr_runner_
 /// Lookahead decoding: n-grams verified in a step. Default: none; LLR_EVAL_MODE_LOOKAHEAD needs it.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, less than 1).
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `options` is NULL or live.

@@ -45,6 +45,8 @@ pub(super) fn message_of_this_thread() -> Option<String> {
 /// The last error of a thread always describes the last finished call on that thread to a function that returns
 /// `llr_status`, llr_last_error_message excepted: success clears it, failure replaces it. Functions that return
 /// anything else leave it alone, and so do other threads.
+///
+/// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn llr_last_error_code() -> llr_status {
     guard_value(llr_status::Ok, || {
@@ -60,6 +62,8 @@ pub extern "C" fn llr_last_error_code() -> llr_status {
 /// its NUL included. The last error itself is neither cleared nor replaced by this function.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT when `buffer` is NULL and `buffer_len` is not 0.
+///
+/// Threads: any.
 ///
 /// # Safety
 /// `buffer` is NULL or has room for `buffer_len` bytes; `out_needed` is NULL or points to a size_t.

@@ -48,12 +48,16 @@ fn count(number: i32, parameter: &str) -> Result<usize> {
 }
 
 /// A new object with every default, to be freed by llr_generation_config_free. Never fails.
+///
+/// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn llr_generation_config_new() -> *mut llr_generation_config {
     guard_value(ptr::null_mut(), || Box::into_raw(Box::new(llr_generation_config(Handle::default()))))
 }
 
 /// Frees the object; NULL is fine.
+///
+/// Threads: last.
 ///
 /// # Safety
 /// `config` is NULL or from llr_generation_config_new, not freed, and not in use by another call.
@@ -71,6 +75,8 @@ pub unsafe extern "C" fn llr_generation_config_free(config: *mut llr_generation_
 /// length; more than that is clamped to it.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative).
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `config` is NULL or live.
@@ -95,6 +101,8 @@ pub unsafe extern "C" fn llr_generation_config_set_seq_len(
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, less than 1 and not LLR_NO_LIMIT).
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `config` is NULL or live.
 #[unsafe(no_mangle)]
@@ -114,6 +122,8 @@ pub unsafe extern "C" fn llr_generation_config_set_max_new_tokens(
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative and not LLR_NO_LIMIT).
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `config` is NULL or live.
 #[unsafe(no_mangle)]
@@ -132,6 +142,8 @@ pub unsafe extern "C" fn llr_generation_config_set_max_decode_steps(
 /// 0 takes the likeliest token, above 0 samples. Default: 0.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative, not finite).
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `config` is NULL or live.
@@ -155,6 +167,8 @@ pub unsafe extern "C" fn llr_generation_config_set_temperature(
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, not above 0 and at most 1).
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `config` is NULL or live.
 #[unsafe(no_mangle)]
@@ -174,6 +188,8 @@ pub unsafe extern "C" fn llr_generation_config_set_top_p(config: *mut llr_genera
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `config` is NULL or live.
 #[unsafe(no_mangle)]
@@ -189,6 +205,8 @@ pub unsafe extern "C" fn llr_generation_config_set_seed(config: *mut llr_generat
 /// Goes on after an end-of-sequence token. Default: false.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `config` is NULL or live.
@@ -210,6 +228,8 @@ pub unsafe extern "C" fn llr_generation_config_set_ignore_eos(
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative).
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `config` is NULL or live.
 #[unsafe(no_mangle)]
@@ -228,6 +248,8 @@ pub unsafe extern "C" fn llr_generation_config_set_num_bos(
 /// End-of-sequence tokens behind a text prompt. Default: 0.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative).
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `config` is NULL or live.

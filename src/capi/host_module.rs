@@ -18,6 +18,8 @@ use std::ffi::{c_char, c_void};
 /// Errors, after which the module is still the caller's: LLR_STATUS_INVALID_ARGUMENT (NULL, a struct_size that is too
 /// small, a callback that is missing; `module` may be NULL), LLR_STATUS_NOT_SUPPORTED (a table of another version).
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `options` is NULL or live; `table` is NULL or points to as many bytes as it says; its callbacks do what
 /// llr_module_table says and may be called with `module` from any thread.
@@ -42,6 +44,8 @@ pub unsafe extern "C" fn llr_runner_options_set_host_module(
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8). That the library is missing is an error of
 /// llr_runner_load, LLR_STATUS_LIBRARY_UNAVAILABLE.
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `options` is NULL or live; `path` is NULL or points to `path_len` bytes.

@@ -70,6 +70,8 @@ pub type llr_load_callback =
 /// Errors: those of llr_runner_load; LLR_STATUS_CANCELLED and LLR_STATUS_INVALID_ARGUMENT by the callback's answer. The
 /// runner is not loaded then, and loading may be tried again.
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `runner` is NULL or live; the callback may be called with `user_data`.
 #[unsafe(no_mangle)]
@@ -108,6 +110,8 @@ fn explain(unknown: Option<i32>, outcome: Result<()>) -> Result<()> {
 
 /// What begins; LLR_LOAD_STAGE_NONE for NULL. Never fails.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `progress` is NULL or the one given to the running callback.
 #[unsafe(no_mangle)]
@@ -121,6 +125,8 @@ pub unsafe extern "C" fn llr_load_progress_stage(progress: *const llr_load_progr
 /// How much of the whole is done, 0 to 1, and never less than before: an estimate by steps, not by time. 0 for NULL.
 /// Never fails.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `progress` is NULL or the one given to the running callback.
 #[unsafe(no_mangle)]
@@ -132,6 +138,8 @@ pub unsafe extern "C" fn llr_load_progress_fraction(progress: *const llr_load_pr
 }
 
 /// Which file or method, UTF-8 with a NUL behind; empty where there is none. NULL for NULL. Never fails.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `progress` is NULL or the one given to the running callback.

@@ -52,6 +52,8 @@ impl UserData {
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT for an unknown level (looked at only with a callback); nothing is changed then.
 ///
+/// Threads: any.
+///
 /// # Safety
 /// `callback` may be called with `user_data` on any thread, at any time, until another one has been set.
 #[unsafe(no_mangle)]

@@ -23,6 +23,8 @@ pub struct llr_memory {
 /// Errors, after which `*out_memory` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL), LLR_STATUS_INVALID_STATE (in use),
 /// LLR_STATUS_POISONED, those of llr_runner_load.
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `runner` is NULL or live; `out_memory` is NULL or points to a pointer.
 #[unsafe(no_mangle)]
@@ -40,6 +42,8 @@ pub unsafe extern "C" fn llr_memory_create(runner: *mut llr_runner, out_memory: 
 }
 
 /// Frees the object; NULL is fine.
+///
+/// Threads: last.
 ///
 /// # Safety
 /// `memory` is NULL or from llr_memory_create and not freed.
@@ -62,6 +66,8 @@ unsafe fn field<T: Default>(memory: *const llr_memory, get: impl FnOnce(&llr_mem
 
 /// The program file, weights included.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `memory` is NULL or live.
 #[unsafe(no_mangle)]
@@ -73,6 +79,8 @@ pub unsafe extern "C" fn llr_memory_program_bytes(memory: *const llr_memory) -> 
 /// Whether the program is a mapped file: its pages come in as they are touched, and the system can drop them again.
 /// False for NULL.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `memory` is NULL or live.
 #[unsafe(no_mangle)]
@@ -82,6 +90,8 @@ pub unsafe extern "C" fn llr_memory_is_program_mapped(memory: *const llr_memory)
 }
 
 /// External data files, mapped.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `memory` is NULL or live.
@@ -93,6 +103,8 @@ pub unsafe extern "C" fn llr_memory_data_bytes(memory: *const llr_memory) -> u64
 
 /// Planned memory of the program's methods.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `memory` is NULL or live.
 #[unsafe(no_mangle)]
@@ -102,6 +114,8 @@ pub unsafe extern "C" fn llr_memory_planned_bytes(memory: *const llr_memory) -> 
 }
 
 /// The arena of inputs, outputs and, for a static program, caches.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `memory` is NULL or live.
@@ -114,6 +128,8 @@ pub unsafe extern "C" fn llr_memory_io_bytes(memory: *const llr_memory) -> u64 {
 /// Keys and values. Of a static program they are a part of llr_memory_io_bytes, of another a part of
 /// llr_memory_planned_bytes; where such a program does not name its caches, all of its planned memory counts.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `memory` is NULL or live.
 #[unsafe(no_mangle)]
@@ -123,6 +139,8 @@ pub unsafe extern "C" fn llr_memory_kv_cache_bytes(memory: *const llr_memory) ->
 }
 
 /// Weights that were packed for the kernels, or copied to where they lie aligned.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `memory` is NULL or live.
@@ -134,6 +152,8 @@ pub unsafe extern "C" fn llr_memory_weight_bytes(memory: *const llr_memory) -> u
 
 /// Intermediate values of compiled methods; grows with the longest prompt so far.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `memory` is NULL or live.
 #[unsafe(no_mangle)]
@@ -144,6 +164,8 @@ pub unsafe extern "C" fn llr_memory_scratch_bytes(memory: *const llr_memory) -> 
 
 /// All of these together, each counted once. What a vendor's library holds is not known and not in it.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `memory` is NULL or live.
 #[unsafe(no_mangle)]
@@ -153,6 +175,8 @@ pub unsafe extern "C" fn llr_memory_total_bytes(memory: *const llr_memory) -> u6
 }
 
 /// Most memory that the whole process ever had; 0 where the system does not tell.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `memory` is NULL or live.
@@ -169,6 +193,8 @@ pub unsafe extern "C" fn llr_memory_process_peak_bytes(memory: *const llr_memory
 /// NUL at the end included.
 ///
 /// Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small).
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `memory` is NULL or live; `buffer` is NULL or has room for `capacity` bytes; `out_count` is NULL or points to a

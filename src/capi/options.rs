@@ -54,12 +54,16 @@ pub(super) unsafe fn name_of(name: *const c_char, len: usize) -> Result<String> 
 }
 
 /// New options with every default, to be freed by llr_runner_options_free. Never fails.
+///
+/// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn llr_runner_options_new() -> *mut llr_runner_options {
     guard_value(ptr::null_mut(), || Box::into_raw(Box::new(llr_runner_options(Handle::default()))))
 }
 
 /// Frees the options; NULL is fine.
+///
+/// Threads: last.
 ///
 /// # Safety
 /// `options` is NULL or from llr_runner_options_new, not freed, and not in use by another call.
@@ -77,6 +81,8 @@ pub unsafe extern "C" fn llr_runner_options_free(options: *mut llr_runner_option
 /// `path_len` bytes.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
@@ -100,6 +106,8 @@ pub unsafe extern "C" fn llr_runner_options_set_model_path(
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
 #[unsafe(no_mangle)]
@@ -122,6 +130,8 @@ pub unsafe extern "C" fn llr_runner_options_set_tokenizer_path(
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
 #[unsafe(no_mangle)]
@@ -139,10 +149,37 @@ pub unsafe extern "C" fn llr_runner_options_set_qnn_lib_dir(
     unsafe { guard_set(options, set) }
 }
 
+/// libcdsprpc.so or its directory, for llr_runner_options_set_shared_buffer; when it is named, nothing else is tried.
+/// Default: the environment variable LLR_RPCMEM_LIB, then the system's own search, then Android's vendor directory. UTF-8,
+/// `path_len` bytes.
+///
+/// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
+///
+/// Threads: one at a time.
+///
+/// # Safety
+/// `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llr_runner_options_set_rpcmem_library(
+    options: *mut llr_runner_options,
+    path: *const c_char,
+    path_len: usize,
+) -> llr_status {
+    let set = |settings: &mut Settings| {
+        // SAFETY: the caller's promise.
+        settings.runner.rpcmem_lib = Some(unsafe { path_of(path, path_len) }?);
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard_set(options, set) }
+}
+
 /// One more external data file (.ptd) with tensors or weights that the program refers to by name. Default: none. UTF-8,
 /// `path_len` bytes.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, empty, a NUL inside, no UTF-8).
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `options` is NULL or live; `path` is NULL or points to `path_len` bytes.
@@ -161,9 +198,12 @@ pub unsafe extern "C" fn llr_runner_options_add_data_path(
     unsafe { guard_set(options, set) }
 }
 
-/// Threads that compute what runs on the CPU. Default: 0, as many as the machine has fast cores.
+/// Threads that compute what runs on the CPU, at most 256. Default: 0, as many as the machine has fast cores. More than it
+/// has cores slow each other, and a line of the log says so.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL, negative).
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `options` is NULL or live.
@@ -216,6 +256,7 @@ mod tests {
             let set = unsafe {
                 [
                     llr_runner_options_set_qnn_lib_dir(options, c"q".as_ptr(), 1),
+                    llr_runner_options_set_rpcmem_library(options, c"cdsp".as_ptr(), 4),
                     llr_runner_options_set_decoder_model_version(options, c"qwen3".as_ptr(), 5),
                     llr_runner_options_set_eval_mode(options, llr_eval_mode::Lookahead as i32),
                     llr_runner_options_set_kv_updater(options, llr_kv_updater::ShiftPointer as i32),
@@ -231,9 +272,10 @@ mod tests {
                     llr_runner_options_set_method_name(options, c"prefill".as_ptr(), 7),
                 ]
             };
-            assert_eq!(set, [llr_status::Ok; 14]);
+            assert_eq!(set, [llr_status::Ok; 15]);
             let plan = plan(options).unwrap();
             assert_eq!(plan.program.qnn_lib_dir, Some(PathBuf::from("q")));
+            assert_eq!(plan.runner.rpcmem_lib, Some(PathBuf::from("cdsp")));
             assert_eq!(plan.runner.decoder_model_version.as_deref(), Some("qwen3"));
             assert_eq!(plan.runner.eval_mode, Some(EvalMode::Lookahead));
             assert_eq!(plan.runner.kv_updater, KvUpdater::ShiftPointer);

@@ -64,12 +64,9 @@ impl Settings {
 }
 
 pub(super) fn chosen_file(path: &Path, what: &str) -> Result<PathBuf> {
+    // A missing file too, as with ExecuTorch's own loaders.
     let failed = |error: io::Error| {
-        let status = match error.kind() {
-            io::ErrorKind::NotFound => Status::NotFound,
-            _ => Status::AccessFailed,
-        };
-        Error::from_source(status, error).context(format!("{what} file {}", path.display()))
+        Error::from_source(Status::AccessFailed, error).context(format!("{what} file {}", path.display()))
     };
     // Opening comes second: opening a pipe would wait.
     if !fs::metadata(path).map_err(failed)?.is_file() {
@@ -123,7 +120,7 @@ mod tests {
     #[test]
     fn missing_file_is_refused_by_name() {
         let (status, text) = refused(|settings, file| settings.model_path = Some(file.with_extension("none")));
-        assert!(status == Status::NotFound && text.starts_with("model file") && text.contains(".none: "), "{text}");
+        assert!(status == Status::AccessFailed && text.starts_with("model file") && text.contains(".none: "), "{text}");
     }
 
     #[test]

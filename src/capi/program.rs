@@ -114,7 +114,9 @@ fn method_info(method: &inspect::Method) -> MethodInfo {
 /// NULL and 0, the model that is part of this library. No backend is loaded and no weight is touched.
 ///
 /// Errors, after which `*out_program` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL, an empty path, no UTF-8),
-/// LLR_STATUS_NOT_FOUND, LLR_STATUS_ACCESS_FAILED, LLR_STATUS_INVALID_PROGRAM (not a .pte, damaged).
+/// LLR_STATUS_ACCESS_FAILED (missing, unreadable, a directory), LLR_STATUS_INVALID_PROGRAM (not a .pte, damaged, empty).
+///
+/// Threads: any.
 ///
 /// # Safety
 /// `path` is NULL or points to `path_len` bytes; `out_program` is NULL or points to a pointer.
@@ -141,6 +143,8 @@ pub unsafe extern "C" fn llr_program_create(
 }
 
 /// Frees the program; NULL is fine.
+///
+/// Threads: last.
 ///
 /// # Safety
 /// `program` is NULL or from llr_program_create, not freed, and not in use by another call.
@@ -177,6 +181,8 @@ unsafe fn name<'a>(
 
 /// What kind of language model it is. Never fails.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `program` is NULL or live.
 #[unsafe(no_mangle)]
@@ -193,6 +199,8 @@ pub unsafe extern "C" fn llr_program_kind(program: *const llr_program) -> llr_mo
 
 /// Most tokens that the context can hold; 0 when the program does not say. Never fails.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `program` is NULL or live.
 #[unsafe(no_mangle)]
@@ -202,6 +210,8 @@ pub unsafe extern "C" fn llr_program_context_length(program: *const llr_program)
 }
 
 /// Tokens of the vocabulary; 0 when the program does not say. Never fails.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `program` is NULL or live.
@@ -213,6 +223,8 @@ pub unsafe extern "C" fn llr_program_vocabulary_size(program: *const llr_program
 
 /// Layers of the model; 0 when the program does not say. Never fails.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `program` is NULL or live.
 #[unsafe(no_mangle)]
@@ -222,6 +234,8 @@ pub unsafe extern "C" fn llr_program_layer_count(program: *const llr_program) ->
 }
 
 /// Bits of an element of the keys and values; 0 when the program does not say. Never fails.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `program` is NULL or live.
@@ -233,6 +247,8 @@ pub unsafe extern "C" fn llr_program_kv_bits(program: *const llr_program) -> usi
 
 /// Whether the methods allow a mode, an llr_eval_mode other than LLR_EVAL_MODE_AUTO. False for a program without modes.
 /// Never fails.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `program` is NULL or live.
@@ -249,6 +265,8 @@ pub unsafe extern "C" fn llr_program_allows_eval_mode(program: *const llr_progra
 
 /// Number of methods that do something; those that only give constants are not among them. Never fails.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `program` is NULL or live.
 #[unsafe(no_mangle)]
@@ -259,6 +277,8 @@ pub unsafe extern "C" fn llr_program_method_count(program: *const llr_program) -
 
 /// The name of a method, in the program's order: UTF-8, `*out_len` bytes (`out_len` may be NULL only where the length is
 /// not needed), without a NUL; as long as the program lives. Never fails.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `program` is NULL or live; `out_len` is NULL or points to a size_t.
@@ -276,6 +296,8 @@ pub unsafe extern "C" fn llr_program_method_name(
 
 /// Number of inputs or outputs of a method; `side` is an llr_side. Never fails.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `program` is NULL or live.
 #[unsafe(no_mangle)]
@@ -286,6 +308,8 @@ pub unsafe extern "C" fn llr_program_tensor_count(program: *const llr_program, m
 
 /// The element type of an input or output, as the program says it, "f32" or "u16" for instance: `*out_len` bytes, without
 /// a NUL; a static string, never freed. NULL and 0 for one that is no tensor. Never fails.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `program` is NULL or live; `out_len` is NULL or points to a size_t.
@@ -314,6 +338,8 @@ pub unsafe extern "C" fn llr_program_tensor_dtype(
 ///
 /// Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small, an unknown
 /// side), LLR_STATUS_NOT_FOUND (no such input or output, or it is no tensor).
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `program` is NULL or live; `dims` is NULL or has room for `capacity` sizes; `out_count` is NULL or points to a size_t.
@@ -348,6 +374,8 @@ pub unsafe extern "C" fn llr_program_tensor_dims(
 ///
 /// Errors, after which `*out_value` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL, no UTF-8), LLR_STATUS_NOT_FOUND (no
 /// such constant method), LLR_STATUS_INVALID_TYPE (it gives no integer or boolean first).
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `program` is NULL or live; `name` is NULL or points to `name_len` bytes; `out_value` is NULL or points to an int64_t.
@@ -384,6 +412,8 @@ fn constant_int(report: &Report, name: &str) -> Result<i64> {
 
 /// Number of backends that the program calls. Never fails.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `program` is NULL or live.
 #[unsafe(no_mangle)]
@@ -394,6 +424,8 @@ pub unsafe extern "C" fn llr_program_backend_count(program: *const llr_program) 
 
 /// The name of a backend, "QnnBackend" for instance, in alphabetical order: UTF-8, `*out_len` bytes, without a NUL; as
 /// long as the program lives. Never fails.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `program` is NULL or live; `out_len` is NULL or points to a size_t.
@@ -417,6 +449,8 @@ pub unsafe extern "C" fn llr_program_backend_name(
 /// NUL at the end included.
 ///
 /// Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small).
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `program` is NULL or live; `buffer` is NULL or has room for `capacity` bytes; `out_count` is NULL or points to a

@@ -182,7 +182,9 @@ pub(super) unsafe fn config_or_default(config: *const llr_generation_config) -> 
 /// files can be opened; reads neither (llr_runner_load does).
 ///
 /// Errors, after which `*out_runner` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL, a model without a tokenizer, incomplete
-/// lookahead sizes), LLR_STATUS_NOT_FOUND and LLR_STATUS_ACCESS_FAILED (a file missing, unreadable, or a directory).
+/// lookahead sizes), LLR_STATUS_ACCESS_FAILED (a file missing, unreadable, or a directory).
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `options` is NULL or live; `out_runner` is NULL or points to a pointer.
@@ -205,6 +207,8 @@ pub unsafe extern "C" fn llr_runner_create(
 /// Frees the runner and everything it holds; NULL is fine. Called from a callback of a turn or of the loading of this very
 /// runner, it stops that, and the memory goes when it is over.
 ///
+/// Threads: last.
+///
 /// # Safety
 /// `runner` is NULL or from llr_runner_create, not freed, and not in use on another thread.
 #[unsafe(no_mangle)]
@@ -226,6 +230,8 @@ pub unsafe extern "C" fn llr_runner_free(runner: *mut llr_runner) {
 /// LLR_STATUS_BACKEND_MISSING, LLR_STATUS_LIBRARY_UNAVAILABLE (no QNN library; the message says where it was looked
 /// for), LLR_STATUS_DELEGATE_INVALID_COMPATIBILITY, LLR_STATUS_BACKEND_FAILED, LLR_STATUS_MEMORY_ALLOCATION_FAILED and
 /// others of llr_status; LLR_STATUS_CANCELLED (llr_runner_cancel), LLR_STATUS_INVALID_STATE (in use), LLR_STATUS_POISONED.
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `runner` is NULL or live.
@@ -252,6 +258,8 @@ pub unsafe extern "C" fn llr_runner_load(runner: *mut llr_runner) -> llr_status 
 /// turn runs (LLR_STATUS_BACKEND_FAILED, LLR_STATUS_DELEGATE_INVALID_HANDLE) end it without a final chunk; call
 /// llr_runner_reset then. A callback's unknown answer, LLR_STATUS_INVALID_ARGUMENT, ends it likewise, and what was made
 /// until then stays in the context.
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `runner` and `config` are NULL or live; `prompt` is NULL or points to `prompt_len` bytes; the callbacks may be called
@@ -282,6 +290,8 @@ pub unsafe extern "C" fn llr_runner_generate(
 ///
 /// Errors: as llr_runner_generate; LLR_STATUS_INVALID_ARGUMENT also for an id outside the vocabulary.
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// As llr_runner_generate; `tokens` is NULL or points to `token_count` ids.
 #[unsafe(no_mangle)]
@@ -310,6 +320,8 @@ pub unsafe extern "C" fn llr_runner_generate_tokens(
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL), LLR_STATUS_INVALID_STATE (in use), LLR_STATUS_POISONED.
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `runner` is NULL or live.
 #[unsafe(no_mangle)]
@@ -335,6 +347,8 @@ pub unsafe extern "C" fn llr_runner_reset(runner: *mut llr_runner) -> llr_status
 /// llr_runner_free.
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `runner` is NULL or live.

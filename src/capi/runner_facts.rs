@@ -42,6 +42,8 @@ pub(super) struct Observed {
 
 /// True when the runner is loaded and can be used; false for NULL. Never fails.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `runner` is NULL or live.
 #[unsafe(no_mangle)]
@@ -52,6 +54,8 @@ pub unsafe extern "C" fn llr_runner_is_loaded(runner: *const llr_runner) -> bool
 
 /// Tokens in the context as of the last finished call; 0 for NULL and before loading. Never fails.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `runner` is NULL or live.
 #[unsafe(no_mangle)]
@@ -61,6 +65,8 @@ pub unsafe extern "C" fn llr_runner_position(runner: *const llr_runner) -> usize
 }
 
 /// Most tokens that the context can hold; 0 for NULL and before loading. Never fails.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `runner` is NULL or live.
@@ -73,6 +79,8 @@ pub unsafe extern "C" fn llr_runner_context_length(runner: *const llr_runner) ->
 /// Why the last turn ended; LLR_FINISH_REASON_NONE for NULL, while a turn runs, after one that failed, after
 /// llr_runner_reset, and before the first. Never fails.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `runner` is NULL or live.
 #[unsafe(no_mangle)]
@@ -84,6 +92,8 @@ pub unsafe extern "C" fn llr_runner_finish_reason(runner: *const llr_runner) -> 
 
 /// Tokens of the vocabulary, as the rows of logits have them; 0 for NULL and before loading. Never fails.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `runner` is NULL or live.
 #[unsafe(no_mangle)]
@@ -94,6 +104,8 @@ pub unsafe extern "C" fn llr_runner_vocabulary_size(runner: *const llr_runner) -
 
 /// The mode that a static program runs in, an llr_eval_mode: as asked for or as chosen. LLR_EVAL_MODE_AUTO for a
 /// program of the other kind, forward(tokens, input_pos), which has no modes, for NULL and before loading. Never fails.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `runner` is NULL or live.
@@ -107,6 +119,8 @@ pub unsafe extern "C" fn llr_runner_eval_mode(runner: *const llr_runner) -> i32 
 
 /// Threads that compute what runs on the CPU. They are chosen before loading, by llr_runner_options_set_cpu_threads; 0
 /// when nothing of the program is computed by threads, for NULL and before loading. Never fails.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `runner` is NULL or live.

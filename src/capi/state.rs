@@ -20,8 +20,11 @@ use std::path::Path;
 ///
 /// Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small),
 /// LLR_STATUS_INVALID_STATE (in use, or an earlier turn failed and llr_runner_reset was not called),
-/// LLR_STATUS_NOT_SUPPORTED (a module of the host that keeps its state to itself), LLR_STATUS_MEMORY_ALLOCATION_FAILED,
+/// LLR_STATUS_NOT_SUPPORTED (a forward(tokens, input_pos) program in a module of the host: its context lies in the host
+/// runtime's planned memory and delegates, which llr_module_table does not reach), LLR_STATUS_MEMORY_ALLOCATION_FAILED,
 /// LLR_STATUS_POISONED, those of llr_runner_load.
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `runner` is NULL or live; `buffer` is NULL or has room for `capacity` bytes; `out_count` is NULL or points to a
@@ -51,14 +54,18 @@ pub unsafe extern "C" fn llr_runner_save_state(
 }
 
 /// Replaces the context by one that llr_runner_save_state gave, in this process or another, from a runner of the same
-/// program: kind, sizes and types must be the same, which is checked; so must the weights, which is not. Turns continue
-/// bit for bit as they would have there. Also ends what a failed turn left, as llr_runner_reset does. Loads the runner
+/// program. Kind, sizes and types must be the same, and so must the program's files: their lengths and up to 1 MiB of
+/// each, evenly spaced, are compared by a hash, which tells other weights but not a change that lies between. (A module
+/// that the host passed does not say what its files are: of those, and of contexts saved with one, only kind, sizes and
+/// types are compared.) Turns continue bit for bit as they would have there. Also ends what a failed turn left, as llr_runner_reset does. Loads the runner
 /// first when that has not been done.
 ///
 /// Errors, after which the context is as it was: LLR_STATUS_INVALID_ARGUMENT (NULL; of another model, and the message
 /// says what differs), LLR_STATUS_INVALID_EXTERNAL_DATA (no saved context, another version, cut off, damaged),
-/// LLR_STATUS_NOT_SUPPORTED (a module of the host that keeps its state to itself), LLR_STATUS_INVALID_STATE (in use),
-/// LLR_STATUS_POISONED, those of llr_runner_load.
+/// LLR_STATUS_NOT_SUPPORTED (as llr_runner_save_state), LLR_STATUS_INVALID_STATE (in use), LLR_STATUS_POISONED, those of
+/// llr_runner_load.
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `runner` is NULL or live; `bytes` is NULL or points to `byte_count` bytes.
@@ -83,6 +90,8 @@ pub unsafe extern "C" fn llr_runner_restore_state(
 /// Errors: those of llr_runner_save_state; LLR_STATUS_INVALID_ARGUMENT also for a path that is empty or has a NUL in it,
 /// LLR_STATUS_ACCESS_FAILED (it cannot be written).
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `runner` is NULL or live; `path` is NULL or points to `path_len` bytes.
 #[unsafe(no_mangle)]
@@ -102,7 +111,9 @@ pub unsafe extern "C" fn llr_runner_save_state_file(
 /// can have.
 ///
 /// Errors: those of llr_runner_restore_state; LLR_STATUS_INVALID_ARGUMENT also for a path that is empty or has a NUL in
-/// it, LLR_STATUS_NOT_FOUND and LLR_STATUS_ACCESS_FAILED (a file missing, unreadable, or a directory).
+/// it, LLR_STATUS_ACCESS_FAILED (a file missing, unreadable, or a directory).
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `runner` is NULL or live; `path` is NULL or points to `path_len` bytes.

@@ -29,6 +29,8 @@ pub type llr_stats_callback = Option<unsafe extern "C" fn(stats: *const llr_stat
 /// Errors, after which `*out_stats` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL), LLR_STATUS_INVALID_STATE (no turn
 /// has ended yet).
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `runner` is NULL or live; `out_stats` is NULL or points to a pointer.
 #[unsafe(no_mangle)]
@@ -46,6 +48,8 @@ pub unsafe extern "C" fn llr_stats_create(runner: *const llr_runner, out_stats: 
 }
 
 /// Frees what llr_stats_create made; NULL is fine. Not for statistics that were lent to a callback.
+///
+/// Threads: last.
 ///
 /// # Safety
 /// `stats` is NULL or from llr_stats_create and not freed.
@@ -67,6 +71,8 @@ pub unsafe extern "C" fn llr_stats_free(stats: *mut llr_stats) {
 /// NUL at the end included.
 ///
 /// Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small).
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `stats` is NULL or live; `buffer` is NULL or has room for `capacity` bytes; `out_count` is NULL or points to a size_t.
@@ -94,6 +100,8 @@ unsafe fn field(stats: *const llr_stats, get: impl FnOnce(&Stats) -> i64) -> i64
 
 /// When loading began, in milliseconds since the Unix epoch.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `stats` is NULL or live.
 #[unsafe(no_mangle)]
@@ -103,6 +111,8 @@ pub unsafe extern "C" fn llr_stats_model_load_start_ms(stats: *const llr_stats) 
 }
 
 /// When loading ended, in milliseconds since the Unix epoch.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `stats` is NULL or live.
@@ -114,6 +124,8 @@ pub unsafe extern "C" fn llr_stats_model_load_end_ms(stats: *const llr_stats) ->
 
 /// When the turn began, in milliseconds since the Unix epoch.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `stats` is NULL or live.
 #[unsafe(no_mangle)]
@@ -123,6 +135,8 @@ pub unsafe extern "C" fn llr_stats_inference_start_ms(stats: *const llr_stats) -
 }
 
 /// When the prompt was processed, in milliseconds since the Unix epoch.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `stats` is NULL or live.
@@ -134,6 +148,8 @@ pub unsafe extern "C" fn llr_stats_prompt_eval_end_ms(stats: *const llr_stats) -
 
 /// When the first token was there, in milliseconds since the Unix epoch.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `stats` is NULL or live.
 #[unsafe(no_mangle)]
@@ -143,6 +159,8 @@ pub unsafe extern "C" fn llr_stats_first_token_ms(stats: *const llr_stats) -> i6
 }
 
 /// When the turn ended, in milliseconds since the Unix epoch.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `stats` is NULL or live.
@@ -154,6 +172,8 @@ pub unsafe extern "C" fn llr_stats_inference_end_ms(stats: *const llr_stats) -> 
 
 /// Milliseconds spent choosing tokens.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `stats` is NULL or live.
 #[unsafe(no_mangle)]
@@ -163,6 +183,8 @@ pub unsafe extern "C" fn llr_stats_aggregate_sampling_time_ms(stats: *const llr_
 }
 
 /// Milliseconds spent inside the model.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `stats` is NULL or live.
@@ -174,6 +196,8 @@ pub unsafe extern "C" fn llr_stats_aggregate_model_execution_time_ms(stats: *con
 
 /// Prompt tokens of the turn.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `stats` is NULL or live.
 #[unsafe(no_mangle)]
@@ -183,6 +207,8 @@ pub unsafe extern "C" fn llr_stats_num_prompt_tokens(stats: *const llr_stats) ->
 }
 
 /// Tokens made by decode steps. The one that the prompt's processing makes is not counted, as in ExecuTorch.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `stats` is NULL or live.

@@ -23,11 +23,11 @@ pub enum llr_status {
     InvalidType = 0x13,
     /// The program calls operators that this build lacks.
     OperatorMissing = 0x14,
-    /// A method, file or library that was asked for is not there.
+    /// Something of a program that was asked for is not there: a method, a tensor.
     NotFound = 0x20,
     /// Memory could not be had.
     MemoryAllocationFailed = 0x21,
-    /// A file could not be opened, read or written.
+    /// A file is missing, or could not be opened, read or written.
     AccessFailed = 0x22,
     /// The program file is damaged or inconsistent.
     InvalidProgram = 0x23,
@@ -150,6 +150,8 @@ impl From<Status> for llr_status {
 
 /// The constant's name, "LLR_STATUS_NOT_FOUND"; "LLR_STATUS_UNKNOWN" for a number that is none. A static string, never
 /// freed. Never fails.
+///
+/// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn llr_status_name(status: i32) -> *const c_char {
     guard_value(c"LLR_STATUS_UNKNOWN", || {

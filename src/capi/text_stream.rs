@@ -40,6 +40,8 @@ impl State {
 /// Errors, after which `*out_stream` is as before: LLR_STATUS_INVALID_ARGUMENT (NULL, `previous` below -1),
 /// LLR_STATUS_INVALID_STATE (the runner is not loaded).
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `runner` is NULL or live; `out_stream` is NULL or points to a pointer.
 #[unsafe(no_mangle)]
@@ -64,6 +66,8 @@ pub unsafe extern "C" fn llr_text_stream_create(
 
 /// Frees the stream; NULL is fine.
 ///
+/// Threads: last.
+///
 /// # Safety
 /// `stream` is NULL or from llr_text_stream_create, not freed, and not in use by another call.
 #[unsafe(no_mangle)]
@@ -80,6 +84,8 @@ pub unsafe extern "C" fn llr_text_stream_free(stream: *mut llr_text_stream) {
 ///
 /// Errors, after which the stream is as it was: LLR_STATUS_INVALID_ARGUMENT (NULL), LLR_STATUS_TOKENIZER_FAILED (an id
 /// that the tokenizer does not know).
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `stream` is NULL or live.
@@ -103,6 +109,8 @@ pub unsafe extern "C" fn llr_text_stream_push(stream: *mut llr_text_stream, toke
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL).
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `stream` is NULL or live.
 #[unsafe(no_mangle)]
@@ -122,6 +130,8 @@ pub unsafe extern "C" fn llr_text_stream_finish(stream: *mut llr_text_stream) ->
 /// in bytes; a NUL follows it, not counted. Valid until the next call that takes the stream without const. NULL and 0 for
 /// NULL. Never fails.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `stream` is NULL or live; `out_len` is NULL or points to a size_t.
 #[unsafe(no_mangle)]
@@ -138,6 +148,8 @@ pub unsafe extern "C" fn llr_text_stream_text(stream: *const llr_text_stream, ou
 
 /// The bytes that the last token adds, as the tokenizer has them; none after llr_text_stream_finish. `out_len` gets their
 /// number. Valid until the next call that takes the stream without const. NULL and 0 for NULL. Never fails.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `stream` is NULL or live; `out_len` is NULL or points to a size_t.

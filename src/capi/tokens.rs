@@ -19,6 +19,8 @@ use std::ffi::c_char;
 /// Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, no UTF-8, a capacity that is too small),
 /// LLR_STATUS_INVALID_STATE (not loaded), LLR_STATUS_TOKENIZER_FAILED.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `runner` and `config` are NULL or live; `text` is NULL or points to `text_len` bytes; `tokens` is NULL or has room
 /// for `capacity` ids; `out_count` is NULL or points to a size_t.
@@ -55,6 +57,8 @@ pub unsafe extern "C" fn llr_runner_encode(
 /// too small), LLR_STATUS_INVALID_STATE (not loaded), LLR_STATUS_TOKENIZER_FAILED (an id that the tokenizer does not
 /// know).
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `runner` is NULL or live; `buffer` is NULL or has room for `capacity` bytes; `out_count` is NULL or points to a
 /// size_t.
@@ -88,6 +92,8 @@ pub(super) fn previous_token(previous: i64) -> crate::Result<Option<u64>> {
 
 /// The beginning-of-sequence token; -1 when the tokenizer has none, for NULL and before loading. Never fails.
 ///
+/// Threads: shared.
+///
 /// # Safety
 /// `runner` is NULL or live.
 #[unsafe(no_mangle)]
@@ -99,6 +105,8 @@ pub unsafe extern "C" fn llr_runner_bos_token(runner: *const llr_runner) -> i64 
 
 /// Whether `token` ends a generation: it is one of the tokenizer's, the program's, the model family's or the options'
 /// end tokens. False for NULL and before loading. Never fails.
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `runner` is NULL or live.
@@ -114,6 +122,8 @@ pub unsafe extern "C" fn llr_runner_is_eos_token(runner: *const llr_runner, toke
 ///
 /// Errors, after which nothing was written: LLR_STATUS_INVALID_ARGUMENT (NULL, a capacity that is too small),
 /// LLR_STATUS_INVALID_STATE (not loaded).
+///
+/// Threads: shared.
 ///
 /// # Safety
 /// `runner` is NULL or live; `tokens` is NULL or has room for `capacity` ids; `out_count` is NULL or points to a size_t.
@@ -144,6 +154,8 @@ pub unsafe extern "C" fn llr_runner_eos_tokens(
 /// use, or an earlier turn failed and llr_runner_reset was not called), LLR_STATUS_POISONED, those of llr_runner_load.
 /// After an error of the model call llr_runner_reset.
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `runner` is NULL or live; `tokens` is NULL or points to `token_count` ids.
 #[unsafe(no_mangle)]
@@ -164,6 +176,8 @@ pub unsafe extern "C" fn llr_runner_prefill_tokens(
 ///
 /// Errors: as llr_runner_prefill_tokens; LLR_STATUS_NOT_SUPPORTED, with the context as it was, for a program that only
 /// reads whole prompts.
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `runner` is NULL or live.
@@ -186,6 +200,8 @@ pub unsafe extern "C" fn llr_runner_step(runner: *mut llr_runner, token: u64) ->
 /// LLR_STATUS_INVALID_STATE (none are there, because nothing was taken since the last turn, llr_runner_reset,
 /// llr_runner_rewind or llr_runner_restore_state; in use), LLR_STATUS_NOT_SUPPORTED (the program does not say which reals
 /// its integers stand for), LLR_STATUS_POISONED, those of llr_runner_load.
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `runner` is NULL or live; `buffer` is NULL or has room for `capacity` floats; `out_count` is NULL or points to a
@@ -218,6 +234,8 @@ pub unsafe extern "C" fn llr_runner_logits(
 /// LLR_STATUS_NOT_SUPPORTED (a temperature above 0, and the program does not say which reals its integers stand for),
 /// LLR_STATUS_POISONED, those of llr_runner_load.
 ///
+/// Threads: one at a time.
+///
 /// # Safety
 /// `runner` and `config` are NULL or live; `out_token` is NULL or points to a token.
 #[unsafe(no_mangle)]
@@ -244,6 +262,8 @@ pub unsafe extern "C" fn llr_runner_sample(
 /// Errors, after which the context is as it was: LLR_STATUS_INVALID_ARGUMENT (NULL, a position that has not been
 /// reached), LLR_STATUS_INVALID_STATE (in use, or an earlier turn failed and llr_runner_reset was not called),
 /// LLR_STATUS_POISONED, those of llr_runner_load.
+///
+/// Threads: one at a time.
 ///
 /// # Safety
 /// `runner` is NULL or live.

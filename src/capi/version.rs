@@ -13,12 +13,16 @@ pub const LLR_VERSION_PATCH: u32 = 0;
 pub const LLR_VERSION_NUMBER: u32 = LLR_VERSION_MAJOR * 1000000 + LLR_VERSION_MINOR * 1000 + LLR_VERSION_PATCH;
 
 /// LLR_VERSION_NUMBER of the library that is running, to be compared with the header's. Never fails.
+///
+/// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn llr_version() -> u32 {
     guard_value(0, || LLR_VERSION_NUMBER)
 }
 
 /// "major.minor.patch" of the library that is running. A static string, never freed. Never fails.
+///
+/// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn llr_version_string() -> *const c_char {
     guard_value(c"".as_ptr(), || concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast())
@@ -26,6 +30,8 @@ pub extern "C" fn llr_version_string() -> *const c_char {
 
 /// One line about the build: version, the revisions of ExecuTorch's runner whose behaviour it mirrors, the QNN API it
 /// speaks. For people: its form may change. A static string, never freed. Never fails.
+///
+/// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn llr_build_string() -> *const c_char {
     guard_value(c"".as_ptr(), || {

@@ -5,6 +5,7 @@ use super::weights::WeightCache;
 use crate::error::{Context, Result};
 use crate::graph::Graph;
 use crate::kernels::{KernelSet, ThreadPool, fast_cores};
+use crate::log_warning;
 use crate::passes;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
@@ -26,8 +27,17 @@ impl Resources {
 
     /// The threads.
     pub fn pool(&self) -> &Arc<ThreadPool> {
-        let threads = || self.threads.map_or_else(fast_cores, NonZeroUsize::get);
-        self.pool.get_or_init(|| Arc::new(ThreadPool::new(threads())))
+        self.pool.get_or_init(|| {
+            let Some(asked) = self.threads else { return Arc::new(ThreadPool::new(fast_cores())) };
+            let pool = ThreadPool::new(asked.get());
+            if let Ok(cores) = std::thread::available_parallelism()
+                && asked > cores
+            {
+                let made = pool.threads();
+                log_warning!("cpu_threads is {asked}, this machine has {cores} cores: {made} threads slow each other");
+            }
+            Arc::new(pool)
+        })
     }
 
     /// Number of threads, once there are any.

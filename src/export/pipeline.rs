@@ -31,6 +31,13 @@ const MAX_WINDOW: usize = 128;
 /// Most tokens of calibration altogether.
 const MAX_TOKENS: usize = 2048;
 
+/// Most tokens that weights are quantized against; more hardly change them.
+const MAX_WEIGHT_TOKENS: usize = 1024;
+
+/// Models of more parameters do not continue prompts: the engine would hold all of them in f32, and read them for every
+/// token.
+const MAX_CONTINUED: u64 = 1 << 26;
+
 /// Constants up to this many bytes stay in memory.
 const SMALL: usize = 4096;
 
@@ -106,17 +113,17 @@ fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Resu
         let (graph, text) = for_calibration(options, &checkpoint, tokenizer, &mut clock)?;
         if need.ranges {
             let heard = &mut counted(&mut clock, Stage::Calibrate);
-            setup.calibration = Arc::new(Calibration::run(&graph, &text, heard)?);
+            setup.calibration = Arc::new(Calibration::run(&graph, &text.of_ranges, heard)?);
         }
         if need.moments {
             let heard = &mut counted(&mut clock, Stage::Quantize);
-            quantize_layerwise(graph.clone(), &text, &setup.recipe, &setup.store, heard)?;
+            quantize_layerwise(graph.clone(), &text.of_weights, &setup.recipe, &setup.store, heard)?;
         }
         if compares {
             clock.begin(Stage::Compare, 0);
             let mut quantized = graph.clone();
             schedule::all(options, &setup)?.run(&mut quantized, None, &mut |_, _| Ok(()))?;
-            compare(&graph, &quantized, &text, &mut report)?;
+            compare(&graph, &quantized, &text.of_ranges, &mut report)?;
         }
     }
     let specs = options.methods();
@@ -172,26 +179,41 @@ fn open(options: &Options, scratch: Option<&Path>) -> Result<Checkpoint> {
     Ok(checkpoint)
 }
 
-/// A float graph that reads a window of tokens, and the tokens to calibrate on: a window or more.
+/// What a model is calibrated on, a window or more.
+struct Text {
+    /// The interpreter reads it, for ranges and for the report.
+    of_ranges: Vec<TokenId>,
+    /// The engine reads it, for weights.
+    of_weights: Vec<TokenId>,
+}
+
+/// A float graph that reads a window of tokens, and the tokens to calibrate on.
 fn for_calibration(
     options: &Options,
     checkpoint: &Checkpoint,
     tokenizer: Option<&dyn Tokenizer>,
     progress: &mut dyn Progress,
-) -> Result<(Graph, Vec<TokenId>)> {
+) -> Result<(Graph, Text)> {
     progress.begin(Stage::Calibrate, 0);
     let config = checkpoint.config();
     // Not the context of the program, which has no say in what a model's weights and ranges are.
     let window = config.max_positions.unwrap_or(MAX_WINDOW).min(MAX_WINDOW);
     let mut texts = tokens::calibration(options, tokenizer)?;
+    let mut of_ranges = MAX_TOKENS;
     if matches!(options.calibration, options::Calibration::Prompts(_)) {
-        for text in &mut texts {
-            *text = continuation::extend((config, checkpoint), std::mem::take(text), window)?;
+        if checkpoint.totals().parameters <= MAX_CONTINUED {
+            for text in &mut texts {
+                *text = continuation::extend((config, checkpoint), std::mem::take(text), window)?;
+            }
+        } else {
+            texts.push(tokens::prose(tokenizer)?);
+            of_ranges = window;
         }
     }
-    let mut text = texts.concat();
-    text.truncate(MAX_TOKENS);
-    let window = window.min(text.len());
+    let text = texts.concat();
+    let first = |count: usize| text[..count.min(text.len())].to_vec();
+    let text = Text { of_ranges: first(of_ranges), of_weights: first(MAX_WEIGHT_TOKENS) };
+    let window = window.min(text.of_ranges.len());
     let spec = MethodSpec::Static {
         name: "calibration".into(),
         ar: window,

@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// Names of tokenizers beside a checkpoint, the first of which is taken.
 const BESIDE: [&str; 3] = ["tokenizer.json", "tokenizer.model", "tokenizer.bin"];
 
+/// Text of many kinds, written for this.
+const PROSE: &str = include_str!("prose.txt");
+
 /// Longest calibration file, in bytes.
 const MAX_CALIBRATION: u64 = 64 << 20;
 
@@ -103,6 +106,14 @@ pub fn calibration(options: &Options, tokenizer: Option<&dyn Tokenizer>) -> Resu
             }
         }
     }
+}
+
+/// General prose, for models that cannot be asked for a text of their own; empty without a tokenizer.
+///
+/// # Errors
+/// Those of the tokenizer.
+pub fn prose(tokenizer: Option<&dyn Tokenizer>) -> Result<Vec<TokenId>> {
+    tokenizer.map_or(Ok(Vec::new()), |tokenizer| tokenizer.encode(PROSE, Specials { bos: 0, eos: 0 }))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

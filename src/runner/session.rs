@@ -73,6 +73,14 @@ impl Runner {
         if let Some(&token) = options.extra_eos.iter().find(|&&token| token >= vocab as u64) {
             return Err(RunnerError::ExtraEosOutsideVocabulary { token, vocab }.into());
         }
+        // Upstream runs such a pair too: what the tokenizer has more may never come up.
+        if tokenizer.vocab_size() > vocab {
+            let have = tokenizer.vocab_size();
+            log_warning!(
+                "the tokenizer has {have} tokens, the model knows {vocab}: is it this model's? Prompts with others are \
+                 refused"
+            );
+        }
         let eos_ids = eos_ids(&*tokenizer, loaded.eos_ids(), family, &options.extra_eos);
         log_info!(
             "runner: {}, context {}, vocabulary {}, end tokens {eos_ids:?}",

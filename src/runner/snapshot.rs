@@ -6,15 +6,18 @@
 //! | bytes | what |
 //! |---|---|
 //! | 8 | `LLRSTATE` |
-//! | 4 | version, 1 |
+//! | 4 | version, 2 |
 //! | 4 | length of the description |
 //! | 8 | length of the whole |
 //! | 8 | position: tokens in the context |
 //! | 8 | tokens that are kept (a program without a cache), 0 or as many as the position |
+//! | 8 | fingerprint of the program's files, weights included; 0 where a host runs a program of its own |
 //! | … | description of the model: kind, context length, vocabulary, types and shapes of the caches; UTF-8 |
 //! | … | the tokens that are kept, 8 each |
 //! | … | keys and values, or the program's own states |
 //! | 8 | FNV-1a 64 of everything before |
+//!
+//! Version 1 had no fingerprint: it is refused, for nobody knows which weights made it.
 //!
 //! A static program's keys and values are written tensor by tensor, row by row, as many positions as there are, so they
 //! do not depend on how a runner arranges them. The states of a `forward(tokens, input_pos)` program are written as they
@@ -26,12 +29,13 @@ use super::session::Runner;
 use super::token_steps::ByHand;
 use crate::base::fnv::fnv1a64;
 use crate::error::{Error, Result, Status};
+use crate::runtime::Module;
 use crate::tokenizer::TokenId;
 
 const MAGIC: [u8; 8] = *b"LLRSTATE";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes before the description.
-const HEADER: usize = 40;
+const HEADER: usize = 48;
 const CHECKSUM: usize = 8;
 
 /// What can be wrong with a saved context, or with the wish to have one.
@@ -48,6 +52,11 @@ pub enum SnapshotError {
     Checksum { found: u64, computed: u64 },
     #[error("the saved context is of another model: `{saved}`, this one is `{here}`")]
     OtherModel { saved: String, here: String },
+    #[error(
+        "the saved context is of another model with the same shapes: its program has fingerprint {saved:#018x}, this one \
+         {here:#018x}"
+    )]
+    OtherProgram { saved: u64, here: u64 },
     #[error("the saved context has {position} tokens, of which this runner holds at most {limit}")]
     Position { position: u64, limit: usize },
     #[error("the saved context keeps {kept} tokens of {position}; {wanted}")]
@@ -56,7 +65,10 @@ pub enum SnapshotError {
     Token { index: usize, token: TokenId, vocab: usize },
     #[error("the saved context has {have} bytes of keys, values or states where {need} belong")]
     Contents { have: usize, need: usize },
-    #[error("this module does not give its states away, so its context can be neither saved nor restored")]
+    #[error(
+        "this program keeps its context in memory of the module that runs it, and a host's module has no call that gives \
+         it away, so it can be neither saved nor restored"
+    )]
     NoStates,
     #[error("no memory for the {bytes} bytes of a saved context")]
     OutOfMemory { bytes: usize },
@@ -74,7 +86,7 @@ impl From<SnapshotError> for Error {
             | Kept { .. }
             | Token { .. }
             | Contents { .. } => Status::InvalidExternalData,
-            OtherModel { .. } => Status::InvalidArgument,
+            OtherModel { .. } | OtherProgram { .. } => Status::InvalidArgument,
             NoStates => Status::NotSupported,
             OutOfMemory { .. } => Status::MemoryAllocationFailed,
         };
@@ -172,6 +184,7 @@ impl Runner {
         for number in [len, position, shape.kept(position)] {
             bytes.extend((number as u64).to_le_bytes());
         }
+        bytes.extend(self.loaded.module().fingerprint().unwrap_or(0).to_le_bytes());
         bytes.extend(shape.description.as_bytes());
         match &mut self.loaded {
             Loaded::Static { model, .. } => {
@@ -200,15 +213,15 @@ impl Runner {
         Ok(shape.len(shape.limit))
     }
 
-    /// Replaces the context by a saved one, also one of another runner or process, if the program is of the same kind,
-    /// sizes and types. That its weights are the same is the caller's care. Generations continue as they would have
-    /// where the context was saved. Also ends what a failed turn left.
+    /// Replaces the context by a saved one, also one of another runner or process, if the program is the same. Where a
+    /// host runs a program of its own, here or where the context was saved, kind, sizes and types are all that is
+    /// compared. Generations continue as they would have where the context was saved. Also ends what a failed turn left.
     ///
     /// # Errors
     /// A [`SnapshotError`]; the context is then as it was.
     pub fn restore_state(&mut self, saved: &[u8]) -> Result<()> {
         let shape = Shape::of(&mut self.loaded)?;
-        let Judged { position, tokens, contents } = judge(saved, &shape)?;
+        let Judged { position, tokens, contents } = judge(saved, &shape, self.loaded.module())?;
         match &mut self.loaded {
             Loaded::Static { model, lookahead } => {
                 model.arrange_widest();
@@ -241,7 +254,7 @@ fn other_model(description: &[u8], shape: &Shape) -> SnapshotError {
     SnapshotError::OtherModel { saved, here: shape.description.clone() }
 }
 
-fn judge<'a>(saved: &'a [u8], shape: &Shape) -> Result<Judged<'a>, SnapshotError> {
+fn judge<'a>(saved: &'a [u8], shape: &Shape, module: &dyn Module) -> Result<Judged<'a>, SnapshotError> {
     if saved.get(..MAGIC.len()) != Some(&MAGIC[..]) {
         return Err(SnapshotError::NotASnapshot);
     }
@@ -250,7 +263,8 @@ fn judge<'a>(saved: &'a [u8], shape: &Shape) -> Result<Judged<'a>, SnapshotError
     let (header, rest) = saved.split_at_checked(HEADER).ok_or_else(|| cut_off.clone())?;
     let small = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
     let large = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
-    let (version, described, stated, position, kept) = (small(8), small(12), large(16), large(24), large(32));
+    let (version, described, stated) = (small(8), small(12), large(16));
+    let (position, kept, fingerprint) = (large(24), large(32), large(40));
     if version != VERSION {
         return Err(SnapshotError::Version { found: version });
     }
@@ -273,6 +287,11 @@ fn judge<'a>(saved: &'a [u8], shape: &Shape) -> Result<Judged<'a>, SnapshotError
     };
     if description != shape.description.as_bytes() {
         return Err(other_model(description, shape));
+    }
+    if let (saved @ 1.., Some(here)) = (fingerprint, module.fingerprint())
+        && saved != here
+    {
+        return Err(SnapshotError::OtherProgram { saved, here });
     }
     let limit = shape.limit;
     let within = usize::try_from(position).ok().filter(|&position| position <= limit);

@@ -113,6 +113,12 @@ pub trait Module: Send {
         false
     }
 
+    /// A number that tells this program from others, the weights included, without reading all of them; never 0. `None`
+    /// where the program's bytes are not known.
+    fn fingerprint(&self) -> Option<u64> {
+        None
+    }
+
     /// Threads that compute what runs on the CPU; `None` when none were made, or it is not known.
     fn cpu_threads(&self) -> Option<usize> {
         None

@@ -12,13 +12,15 @@ use super::method::Method;
 use super::module::{MethodId, MethodInfo, Module, ModuleMemory};
 use super::profile::{Profile, Recorder};
 use super::shared_buffers::kept_apart;
-use super::state::{States, held, program_bytes};
+use super::state::{States, held, program_bytes, storages};
 use super::value::Value;
+use crate::base::fingerprint::fingerprint;
+use crate::base::storage::Storage;
 use crate::error::Result;
 use crate::log_warning;
 use crate::pte::{ExecutionPlan, FlatTensor, Program};
 use crate::tensor::Dims;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A program with the kernels and backends to run it.
 ///
@@ -36,6 +38,9 @@ pub struct NativeModule {
     kernels: KernelRegistry,
     backends: BackendRegistry,
     external: External,
+    /// What the fingerprint is of.
+    files: Vec<Arc<Storage>>,
+    fingerprint: OnceLock<u64>,
     compiler: Option<Arc<dyn MethodCompiler>>,
     execution: Execution,
     methods: Vec<Method>,
@@ -62,10 +67,24 @@ impl NativeModule {
         if program.plans.is_empty() {
             return Err(RuntimeError::NoMethods.into());
         }
+        let files = storages(&program, &data);
         let external = External::new(&program, data)?;
         let (program, methods, common) = (Arc::new(program), Vec::new(), Common::default());
         let (compiler, execution, recorder) = (None, Execution::Auto, None);
-        Ok(Self { program, kernels, backends, external, compiler, execution, methods, common, recorder })
+        let fingerprint = OnceLock::new();
+        Ok(Self {
+            program,
+            kernels,
+            backends,
+            external,
+            files,
+            fingerprint,
+            compiler,
+            execution,
+            methods,
+            common,
+            recorder,
+        })
     }
 
     /// The same module, whose methods are compiled by `compiler` as `execution` says. Without a compiler they run
@@ -191,6 +210,10 @@ impl Module for NativeModule {
     fn visit_states(&mut self, visit: &mut dyn FnMut(&str, &mut [u8])) -> bool {
         self.states().visit(visit);
         true
+    }
+
+    fn fingerprint(&self) -> Option<u64> {
+        Some(*self.fingerprint.get_or_init(|| fingerprint(&self.files)))
     }
 
     fn memory(&self) -> ModuleMemory {

@@ -5,7 +5,8 @@
 use super::memory::Memory;
 use crate::base::aligned::AlignedBuffer;
 use crate::base::storage::Storage;
-use crate::pte::{EValue, ExecutionPlan, Program, TensorData, TensorValue};
+use crate::pte::{EValue, ExecutionPlan, FlatTensor, Program, TensorData, TensorValue};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -112,12 +113,17 @@ fn distinct_bytes(mut buffers: Vec<&Arc<AlignedBuffer>>) -> u64 {
 
 /// Bytes of the files that the blobs of `program` lie in, and whether they are mapped.
 pub(super) fn program_bytes(program: &Program) -> (u64, bool) {
-    let delegates = program.plans.iter().flat_map(|plan| &plan.delegates).map(|delegate| &delegate.processed);
-    let blobs = program.segments.iter().chain(&program.constants).chain(delegates).chain(program.named_data.values());
-    let mut storages: Vec<&Arc<Storage>> =
-        blobs.map(|blob| blob.storage()).filter(|storage| !storage.is_empty()).collect();
-    storages.sort_unstable_by_key(|storage| Arc::as_ptr(storage));
-    storages.dedup_by_key(|storage| Arc::as_ptr(storage));
-    let mapped = storages.iter().any(|storage| matches!(***storage, Storage::Mapped(_)));
+    let storages = storages(program, &[]);
+    let mapped = storages.iter().any(|storage| matches!(**storage, Storage::Mapped(_)));
     (storages.iter().map(|storage| storage.len() as u64).sum(), mapped)
+}
+
+/// The files that the blobs of `program` and of its external data lie in, each once, in an order that they alone decide.
+pub(super) fn storages(program: &Program, data: &[FlatTensor]) -> Vec<Arc<Storage>> {
+    let delegates = program.plans.iter().flat_map(|plan| &plan.delegates).map(|delegate| &delegate.processed);
+    let own = program.segments.iter().chain(&program.constants).chain(delegates).chain(program.named_data.values());
+    let blobs = own.chain(data.iter().flat_map(|file| file.entries.values().map(|entry| &entry.blob)));
+    let mut seen = HashSet::new();
+    let storages = blobs.map(|blob| blob.storage()).filter(|storage| !storage.is_empty());
+    storages.filter(|storage| seen.insert(Arc::as_ptr(storage))).cloned().collect()
 }

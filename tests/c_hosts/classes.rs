@@ -50,13 +50,17 @@ fn are_executorchs_irunner_where_its_headers_are() {
     let stand_in = root().join("cpp-harness/executorch/stand_in");
     let compiled = |compiler: Compiler, revision: &str| {
         let mut command = Command::new(compiler.program);
-        command.args(compiler.flags).args(WARNINGS).arg(format!("-DSTAND_IN_REVISION={revision}"));
+        command
+            .args(compiler.flags)
+            .args(WARNINGS)
+            .arg("-Woverloaded-virtual")
+            .arg(format!("-DSTAND_IN_REVISION={revision}"));
         command.arg("-I").arg(root().join("include")).arg("-isystem").arg(&stand_in);
         command.args(executorch::include_flags()).arg(&source);
         command
     };
     // Revisions that differ in what IRunner, GenerationConfig and Stats have.
-    for revision in ["202508", "202509", "202602"] {
+    for revision in ["202508", "202509", "202602", "202603"] {
         run(compiled(GXX, revision).arg("-fsyntax-only"));
     }
     if cfg!(have_clang) {

@@ -283,7 +283,7 @@ fn a_file_that_is_no_program_and_null_are_refused() {
     unsafe {
         for (at, len, status) in [
             (path.as_ptr(), path.len(), llr_status::InvalidProgram),
-            (c"/no/such.pte".as_ptr().cast(), 12, llr_status::NotFound),
+            (c"/no/such.pte".as_ptr().cast(), 12, llr_status::AccessFailed),
             (ptr::null(), 3, llr_status::InvalidArgument),
             (path.as_ptr(), 0, llr_status::InvalidArgument),
         ] {

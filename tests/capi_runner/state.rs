@@ -100,7 +100,7 @@ fn what_cannot_be_restored_is_refused_with_a_reason_and_changes_nothing() {
             assert!(message().contains(reason), "{}", message());
         }
     }
-    assert_eq!(host.restore_file(&dir.path().join("none")), llr_status::NotFound);
+    assert_eq!(host.restore_file(&dir.path().join("none")), llr_status::AccessFailed);
     assert_eq!(host.restore_file(dir.path()), llr_status::AccessFailed);
     assert_eq!(host.save_file(&dir.path().join("no/such/folder")), llr_status::AccessFailed);
     let sparse = dir.path().join("sparse");

@@ -5,12 +5,15 @@ use crate::fake_text::{FakeText, Rows};
 use crate::{by_hand, common, load, prompt, runners, static_options, tokens, turn};
 use llama_runner::Status;
 use llama_runner::base::fnv::fnv1a64;
+use llama_runner::base::storage::Storage;
 use llama_runner::builtin::{self, ProgramOptions, default_model};
+use llama_runner::pte::Program;
 use llama_runner::runner::{EvalMode, KvUpdater, Runner, RunnerOptions, SnapshotError};
 use llama_runner::runtime::Execution;
 use llama_runner::tensor::DType;
 use llama_runner::tokenizer;
 use std::path::Path;
+use std::sync::Arc;
 
 #[test]
 fn a_saved_context_continues_in_every_mode_and_way_of_updating() {
@@ -94,9 +97,12 @@ fn every_defect_of_a_saved_context_is_a_typed_error_and_changes_nothing() {
         };
         assert_eq!(refused(&mut runner, b""), E::NotASnapshot);
         assert_eq!(refused(&mut runner, &saved[1..]), E::NotASnapshot);
-        assert_eq!(refused(&mut runner, &saved[..20]), E::Length { have: 20, stated: 48 });
+        assert_eq!(refused(&mut runner, &saved[..20]), E::Length { have: 20, stated: 56 });
         assert_eq!(refused(&mut runner, &saved[..saved.len() - 1]), E::Length { have: end - 1, stated: end });
-        assert_eq!(refused(&mut runner, &put(saved.clone(), 8, 2, 4)), E::Version { found: 2 });
+        for found in [1, 3] {
+            let other = put(saved.clone(), 8, found.into(), 4);
+            assert_eq!(refused(&mut runner, &other), E::Version { found });
+        }
         let hostile = refused(&mut runner, &put(saved.clone(), 12, u64::MAX, 4));
         assert!(matches!(hostile, E::Length { .. }), "{name}: {hostile}");
         for length in [0, end - 1, u64::MAX] {
@@ -110,10 +116,10 @@ fn every_defect_of_a_saved_context_is_a_typed_error_and_changes_nothing() {
             bytes[at] ^= 0x10;
             bytes
         };
-        for at in [24, 41, saved.len() / 2, saved.len() - 9, saved.len() - 1] {
+        for at in [24, 41, 49, saved.len() / 2, saved.len() - 9, saved.len() - 1] {
             assert!(matches!(refused(&mut runner, &damaged(at)), E::Checksum { .. }), "{name}: byte {at}");
         }
-        let other = refused(&mut runner, &sealed(damaged(44)));
+        let other = refused(&mut runner, &sealed(damaged(52)));
         assert!(matches!(other, E::OtherModel { .. }), "{name}: {other}");
         for position in [65, u64::MAX] {
             let far = refused(&mut runner, &put(saved.clone(), 24, position, 8));
@@ -150,7 +156,7 @@ fn thousands_of_damaged_contexts_are_refused_or_restored_and_never_worse() {
                 bytes[at] = random(256) as u8;
             }
             if random(4) == 0 {
-                bytes.truncate(48 + random(bytes.len() - 48));
+                bytes.truncate(56 + random(bytes.len() - 56));
                 let len = bytes.len() as u64;
                 bytes = put(bytes, 16, len, 8);
             }
@@ -216,6 +222,32 @@ fn the_built_in_model_continues_compiled_and_by_its_instructions() {
         let crossed = if execution == Execution::Compiled { Execution::Instructions } else { Execution::Compiled };
         story(crossed).restore_state(&saved).unwrap();
     }
+}
+
+/// The built-in model with other weights: the last quarter of its file lies behind the tables.
+fn other_story() -> Runner {
+    let mut bytes = default_model::program().to_vec();
+    let weights = bytes.len() / 4 * 3;
+    bytes[weights..].iter_mut().step_by(64).for_each(|byte| *byte ^= 1);
+    let program = Program::from_storage(Arc::new(Storage::Owned(bytes))).unwrap();
+    let module = builtin::load_program(program, "other weights", &ProgramOptions::default()).unwrap();
+    let tokenizer = tokenizer::from_bytes(default_model::TOKENIZER, Path::new("tokenizer.json")).unwrap();
+    Runner::load(module, tokenizer, RunnerOptions::default()).unwrap()
+}
+
+#[test]
+fn a_context_of_other_weights_in_the_same_shapes_is_refused_and_an_unknown_programs_is_not() {
+    let (mut runner, mut other) = (story(Execution::Auto), other_story());
+    by_hand(&mut runner, &[1, 50, 60], &tokens(3)).unwrap();
+    by_hand(&mut other, &[1, 50], &tokens(2)).unwrap();
+    let (saved, before) = (runner.save_state().unwrap(), other.save_state().unwrap());
+    let error = other.restore_state(&saved).unwrap_err();
+    let Some(SnapshotError::OtherProgram { saved: from, here }) = error.find() else { panic!("{}", error.chain()) };
+    assert!(from != here && error.status() == Status::InvalidArgument);
+    assert!(error.chain().contains("of another model with the same shapes"), "{}", error.chain());
+    assert_eq!(other.save_state().unwrap(), before, "unchanged");
+    other.restore_state(&put(saved, 40, 0, 8)).unwrap();
+    assert_eq!(other.position(), runner.position());
 }
 
 /// Programs of upstream's exporter do not name their caches, so all planned memory is saved.

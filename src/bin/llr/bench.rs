@@ -62,11 +62,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn measure(arguments: &Arguments) -> Result<Measured> {
-    if arguments.side.has("kernels") {
-        let why = "--kernels is for the processes of llr compare: set LLR_KERNELS for llr bench";
-        return Err(Error::new(Status::InvalidArgument, why));
-    }
-    let side = Side::new(&arguments.side)?;
+    let side = Side::of_this_process(&arguments.side)?;
     let began = Instant::now();
     let mut runner = side.load("llama2")?;
     let load = began.elapsed();

@@ -10,6 +10,7 @@ mod inspect;
 #[allow(dead_code)] // It is the runners' too.
 #[path = "../shared/output.rs"]
 mod output;
+mod perplexity;
 mod value;
 
 use clap::error::ErrorKind;
@@ -41,6 +42,8 @@ enum Command {
     Export(export::Arguments),
     /// Shows a program: methods, inputs and outputs, constants, operators, delegates, segments.
     Inspect(inspect::Arguments),
+    /// Measures how well a program foretells a text.
+    Perplexity(perplexity::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::CompareSide(arguments) => compare::worker::run(&arguments).map(|()| 0),
         Command::Export(arguments) => export::run(&arguments).map(|()| 0),
         Command::Inspect(arguments) => inspect::run(&arguments).map(|()| 0),
+        Command::Perplexity(arguments) => perplexity::run(&arguments).map(|()| 0),
     };
     match result {
         Ok(code) => ExitCode::from(code),

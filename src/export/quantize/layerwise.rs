@@ -4,15 +4,18 @@
 use super::passes::{QuantizeEmbedding, QuantizeLinear};
 use super::segment::{Segment, bytes};
 use super::window::Windows;
-use super::{Activations, CodeStore, EmbeddingFormat, Moments, Recipe, WeightFormat};
+use super::{
+    Activations, CodeStore, EmbeddingFormat, Feedback, Knowledge, Moments, QuantizeError, Recipe, WeightFormat,
+};
 use crate::error::Result;
 use crate::graph::{Graph, NodeId, Op, ValueId};
 use crate::passes::Pass;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Fills `store` with the codes of every linear layer that `recipe` quantizes. `graph` is the float graph of a static
 /// whole-context method; `text` is cut into windows of its size. `progress` hears how many of how many layers are
-/// done; its error ends the work. Memory: moments of one operand, weights of one layer, one activation a token.
+/// done; its error ends the work. Memory: moments of one operand, weights of one layer, some activations a token.
 ///
 /// # Errors
 /// As [`Windows::new`] and [`Windows::cut`]; when a weight cannot be quantized; those of `progress`.
@@ -23,16 +26,26 @@ pub fn quantize_layerwise(
     store: &Arc<CodeStore>,
     progress: &mut dyn FnMut(usize, usize) -> Result<()>,
 ) -> Result<()> {
+    graph.outputs.truncate(1);
+    graph.remove_dead_nodes();
     if let EmbeddingFormat::Blockwise { bits, block } = recipe.embedding {
         let format = WeightFormat::embedding(bits, block);
         QuantizeEmbedding { format, scales: recipe.scales, store: Arc::clone(store) }.run(&mut graph)?;
     }
     let groups = groups_of(&graph);
     let windows: Vec<Vec<u64>> = Windows::new(&graph)?.cut(text)?.into_iter().map(<[u64]>::to_vec).collect();
-    let mut run = LayerWise { graph, windows, at: None, recipe, store };
+    let rounds = recipe.activations == Activations::DynamicRows;
+    let mut flow = Flow { graph, rounds, values: BTreeMap::new() };
+    let pass = QuantizeLinear { recipe: recipe.clone(), store: Arc::clone(store) };
     for (done, group) in groups.iter().enumerate() {
         progress(done, groups.len())?;
-        run.quantize(group)?;
+        flow.advance(group, &windows)?;
+        let name = flow.graph.value(group.operand).name.clone();
+        let moments = flow.moments(group.operand);
+        let feedback = Feedback::new(moments.ok_or_else(|| QuantizeError::NotPositive { what: name.clone() })?, &name)?;
+        for &layer in &group.layers {
+            pass.quantize(&mut flow.graph, layer, Knowledge::Feedback(&feedback))?;
+        }
     }
     progress(groups.len(), groups.len())
 }
@@ -54,69 +67,54 @@ fn groups_of(graph: &Graph) -> Vec<Group> {
     groups
 }
 
-struct LayerWise<'a> {
+/// A graph on its way through the text.
+struct Flow {
     graph: Graph,
-    windows: Vec<Vec<u64>>,
-    /// The residual stream that everything before is summed up in, and its elements for each window.
-    at: Option<(ValueId, Vec<Vec<u8>>)>,
-    recipe: &'a Recipe,
-    store: &'a Arc<CodeStore>,
+    /// Operands of linear layers with codes are rounded row by row.
+    rounds: bool,
+    /// What the nodes that have run have made for those that have not, for each window.
+    values: BTreeMap<ValueId, Vec<Vec<f32>>>,
 }
 
-impl LayerWise<'_> {
-    fn quantize(&mut self, group: &Group) -> Result<()> {
-        self.advance(group.operand)?;
-        let mut moments: Option<Moments> = None;
-        let columns = self.graph.max_shape(group.operand).last().copied().unwrap_or(1);
-        self.run(self.segment(group.operand).moments(), &mut |_, products| {
-            moments.get_or_insert_with(|| Moments::new(columns)).add(products);
-        })?;
-        for &layer in &group.layers {
-            let pass = QuantizeLinear { recipe: self.recipe.clone(), store: Arc::clone(self.store) };
-            pass.quantize(&mut self.graph, layer, moments.as_ref())?;
+impl Flow {
+    /// Of a value that is known; `None` for one without elements.
+    fn moments(&self, operand: ValueId) -> Option<Moments> {
+        let (columns, windows) = (self.graph.max_shape(operand).pop()?, self.values.get(&operand)?);
+        let tokens: usize = windows.iter().map(|window| window.len() / columns.max(1)).sum();
+        let mut turned = vec![0.0; columns * tokens]; // (columns, tokens)
+        let all: Vec<&[f32]> = windows.iter().flat_map(|window| window.chunks_exact(columns)).collect();
+        for (column, out) in turned.chunks_exact_mut(tokens.max(1)).enumerate() {
+            out.iter_mut().zip(&all).for_each(|(out, x)| *out = x[column]);
         }
-        Ok(())
+        Moments::of(&turned, columns).ok()
     }
 
-    /// Moves on to the last residual before `operand`, if it is another than that of last time.
-    fn advance(&mut self, operand: ValueId) -> Result<()> {
-        let Some(next) = self.residual_before(operand) else { return Ok(()) };
-        if self.at.as_ref().is_some_and(|(at, _)| *at == next) {
-            return Ok(());
-        }
-        let mut elements = Vec::with_capacity(self.windows.len());
-        self.run(self.segment(next), &mut |_, x| elements.push(bytes(x)))?;
-        self.at = Some((next, elements));
-        Ok(())
-    }
-
-    /// The last sum that a whole layer ends with (or the first embedding) before `operand` is made.
-    fn residual_before(&self, operand: ValueId) -> Option<ValueId> {
-        let ends = |id: &ValueId| {
-            let name = &self.graph.value(*id).name;
-            name == "embedding" || (name.starts_with("layers.") && name.ends_with(".residual"))
-        };
-        let until = self.graph.nodes.iter().position(|node| node.outputs.contains(&operand))?;
-        self.graph.nodes[..until].iter().rev().flat_map(|node| &node.outputs).copied().find(ends)
-    }
-
-    /// What leads from where the work is to `output`; linear layers with codes round their operands as they will.
-    fn segment(&self, output: ValueId) -> Segment {
+    /// Runs everything before the first layer of `group`.
+    fn advance(&mut self, group: &Group, windows: &[Vec<u64>]) -> Result<()> {
+        let (before, after) = self.graph.nodes.split_at(group.layers[0]);
+        let made: Vec<ValueId> = before.iter().flat_map(|node| &node.outputs).copied().collect();
+        let used = after.iter().flat_map(|node| &node.inputs).copied().filter(|id| made.contains(id));
+        let mut wanted: Vec<ValueId> = used.filter(|id| !self.values.contains_key(id)).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
         let mut graph = self.graph.clone();
-        if self.recipe.activations == Activations::DynamicRows {
+        if self.rounds {
             super::passes::round_operands(&mut graph);
         }
-        let from: Vec<ValueId> = self.at.iter().map(|(at, _)| *at).collect();
-        Segment::new(&graph, &from, &[output])
-    }
-
-    fn run(&self, segment: Segment, take: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
-        let windows = Windows::new(&self.graph)?;
-        let at = self.at.as_ref().map(|(at, elements)| (self.graph.value(*at).name.as_str(), elements));
-        let give = |name: &str, run: usize| match at {
-            Some((known, elements)) if known == name => elements.get(run).cloned(),
-            _ => windows.input_bytes(name, self.windows.get(run)?),
+        let known: Vec<ValueId> = self.values.keys().copied().collect();
+        let segment = Segment::new(&graph, &known, &wanted);
+        let inputs = Windows::new(&self.graph)?;
+        let by_name: BTreeMap<&str, &Vec<Vec<f32>>> =
+            self.values.iter().map(|(&id, values)| (self.graph.value(id).name.as_str(), values)).collect();
+        let give = |name: &str, run: usize| match by_name.get(name) {
+            Some(values) => values.get(run).map(|reals| bytes(reals)),
+            None => inputs.input_bytes(name, windows.get(run)?),
         };
-        segment.run(self.windows.len(), &give, take)
+        let mut made: Vec<Vec<Vec<f32>>> = vec![Vec::new(); wanted.len()];
+        segment.run(windows.len(), &give, &mut |output, reals| made[output].push(reals))?;
+        self.values.extend(wanted.into_iter().zip(made));
+        let after = &self.graph.nodes[group.layers[0]..];
+        self.values.retain(|id, _| after.iter().any(|node| node.inputs.contains(id)));
+        Ok(())
     }
 }

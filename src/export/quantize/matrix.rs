@@ -34,6 +34,17 @@ impl Matrix {
         Ok(Some(Self { name, dtype, rows, columns, data: data.clone() }))
     }
 
+    /// The elements of a constant vector of reals of that length; `None` for anything else.
+    pub(super) fn vector(graph: &Graph, id: ValueId, length: usize) -> Option<Vec<f32>> {
+        let (dtype, data) = (graph.value(id).dtype, graph.constant(id)?);
+        let real = matches!(dtype, DType::F32 | DType::F16 | DType::BF16) && graph.max_shape(id) == [length];
+        real.then(|| {
+            let mut reals = vec![0.0; length];
+            widen(dtype, data, &mut reals);
+            reals
+        })
+    }
+
     /// The value's name.
     pub fn name(&self) -> &str {
         &self.name

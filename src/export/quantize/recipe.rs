@@ -122,6 +122,10 @@ const FAMILIES: &[Family] = &[
     },
 ];
 
+/// Models below this width have few weights, and few in a row for errors of rounding to average out: more of them get 8
+/// bits.
+pub(super) const NARROW: usize = 512;
+
 /// Codes of a block of 8da4w.
 pub const DYNAMIC_BLOCK: usize = 32;
 
@@ -138,12 +142,16 @@ impl Recipe {
                 Ok(Self { kv_bits: 16, ..recipe })
             }
             "8a8w" => Ok(Self::fixed("8a8w", CodeType::asymmetric(8), WeightFormat::per_channel(8))),
-            "8da4w" => Ok(Self {
-                name: "8da4w",
-                activations: Activations::DynamicRows,
-                linear: Some(WeightFormat::blockwise_4(DYNAMIC_BLOCK)),
-                ..Self::none()
-            }),
+            "8da4w" => {
+                let head = LinearRule::everywhere("logits", WeightFormat::per_channel(8));
+                Ok(Self {
+                    name: "8da4w",
+                    activations: Activations::DynamicRows,
+                    linear: Some(WeightFormat::blockwise_4(DYNAMIC_BLOCK)),
+                    rules: if config.dim < NARROW { vec![head] } else { Vec::new() },
+                    ..Self::none()
+                })
+            }
             "none" => Ok(Self::none()),
             _ => Err(QuantizeError::Recipe(name.to_owned())),
         }
@@ -186,6 +194,10 @@ impl Recipe {
         }
         if let Some(block) = family.and_then(|family| family.block) {
             recipe.linear = Some(WeightFormat { block: Some(block), ..WeightFormat::per_channel(4) });
+        }
+        if family.is_none() && config.dim < NARROW {
+            let parts = ["feed_forward.gate", "feed_forward.up", "feed_forward.down"];
+            recipe.rules.extend(parts.map(|part| LinearRule::everywhere(part, eight)));
         }
         if let Some(layers) = family.and_then(|family| family.down_8_bits.clone()) {
             recipe.rules.push(LinearRule { layers: Some(layers), part: "feed_forward.down", format: eight });
@@ -233,11 +245,16 @@ mod tests {
         let small = Recipe::named("16a4w", &tiny_config()).unwrap();
         assert_eq!(small.format_of("layers.0.attention.value", 16), Some(WeightFormat::per_channel(4)));
         assert_eq!(small.format_of("logits", 16), Some(WeightFormat::per_channel(8)));
+        assert_eq!(small.format_of("layers.1.feed_forward.down", 16), Some(WeightFormat::per_channel(8)));
+        let small = Recipe::named("8da4w", &tiny_config()).unwrap();
+        assert_eq!(small.format_of("logits", 64), Some(WeightFormat::per_channel(8)));
+        assert_eq!(small.format_of("layers.1.feed_forward.down", 64), Some(WeightFormat::blockwise_4(32)));
     }
 
     #[test]
     fn widths_that_are_no_whole_blocks_get_8_bits_a_channel() {
-        let recipe = Recipe::named("8da4w", &tiny_config()).unwrap();
+        let wide = ModelConfig { dim: 576, ..tiny_config() };
+        let recipe = Recipe::named("8da4w", &wide).unwrap();
         assert_eq!(recipe.format_of("logits", 64), Some(WeightFormat::blockwise_4(32)));
         assert_eq!(recipe.format_of("layers.0.feed_forward.down", 172), Some(WeightFormat::per_channel(8)));
         assert_eq!(Recipe::none().format_of("logits", 64), None);

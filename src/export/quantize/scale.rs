@@ -3,6 +3,7 @@
 //! Scales are positive: XNNPACK and QNN take no others. With `min = −2^(bits−1)` one side of the grid reaches further
 //! than the other, so even without clipping the best scale is often below `absmax / max`.
 
+use crate::kernels::simd::{Op, Simd};
 use half::bf16;
 
 /// The codes that a weight may have; code 0 is real 0.
@@ -21,12 +22,13 @@ impl Grid {
         Self { min: -half, max: half - 1 }
     }
 
-    /// The code nearest to `real`; ties to even.
-    pub fn code(self, real: f32, scale: f32) -> i32 {
-        self.nearest(real / scale) as i32
+    /// The code nearest to `real`, a whole number; ties to even.
+    pub fn code(self, real: f32, scale: f32) -> f32 {
+        self.nearest(real / scale)
     }
 
     /// The code nearest to `steps`, as a real.
+    #[inline(always)]
     fn nearest(self, steps: f32) -> f32 {
         // Adding 1.5 · 2^23 rounds to an integer, ties to even, and is vector code where `round_ties_even` is a call.
         const ROUND: f32 = 12_582_912.0;
@@ -73,13 +75,47 @@ pub struct Group<'a> {
     pub importance: &'a [f32],
 }
 
-/// Ratios of scales tried to the one from the largest magnitude, in 64ths: from strong clipping to none at all.
-const RATIOS: std::ops::RangeInclusive<u32> = 36..=74;
+/// Ratios of scales tried to the one from the largest magnitude, in 32nds: from strong clipping to none at all.
+const RATIOS: std::ops::RangeInclusive<u32> = 18..=37;
 
 /// Least-squares steps after the search.
 const REFINEMENTS: usize = 2;
 
+/// Finds the scales of rows of weights, compiled for an instruction set.
+pub struct Search<'a> {
+    /// The weights.
+    pub reals: &'a [f32], // (rows, columns)
+    /// How much the square of each column's error matters; empty: all alike.
+    pub importance: &'a [f32],
+    /// Elements of a row, and of a group.
+    pub sizes: [usize; 2],
+    /// Codes there are.
+    pub grid: Grid,
+    /// Scales there are.
+    pub stored: ScaleType,
+    /// What the scale is to be.
+    pub method: ScaleMethod,
+    /// Takes the scales.
+    pub scales: &'a mut [f32], // (rows, groups)
+}
+
+impl Op for Search<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, _: S) {
+        let [columns, size] = self.sizes;
+        let groups = self.reals.chunks_exact(columns).flat_map(|row| row.chunks(size).enumerate());
+        for ((index, reals), scale) in groups.zip(self.scales) {
+            let importance = self.importance.get(index * size..).unwrap_or_default();
+            let importance = &importance[..reals.len().min(importance.len())];
+            *scale = find(Group { reals, importance }, self.grid, self.stored, self.method);
+        }
+    }
+}
+
 /// The scale for `group`.
+#[inline(always)]
 pub fn find(group: Group<'_>, grid: Grid, stored: ScaleType, method: ScaleMethod) -> f32 {
     let largest = group.reals.iter().fold(0f32, |largest, x| largest.max(x.abs()));
     if largest == 0.0 {
@@ -92,7 +128,7 @@ pub fn find(group: Group<'_>, grid: Grid, stored: ScaleType, method: ScaleMethod
     }
     let mut best = (error(group, grid, plain), plain);
     for ratio in RATIOS {
-        best = better(best, group, grid, stored.round(largest / half_range * ratio as f32 / 64.0));
+        best = better(best, group, grid, stored.round(largest / half_range * ratio as f32 / 32.0));
     }
     for _ in 0..REFINEMENTS {
         match least_squares(group, grid, best.1) {
@@ -104,12 +140,14 @@ pub fn find(group: Group<'_>, grid: Grid, stored: ScaleType, method: ScaleMethod
 }
 
 /// The better of a scale with its error and another scale.
+#[inline(always)]
 fn better(best: (f32, f32), group: Group<'_>, grid: Grid, scale: f32) -> (f32, f32) {
     let error = error(group, grid, scale);
     if error < best.0 { (error, scale) } else { best }
 }
 
 /// Weighted squared error of rounding `group` with `scale`.
+#[inline(always)]
 pub fn error(group: Group<'_>, grid: Grid, scale: f32) -> f32 {
     let inverse = 1.0 / scale;
     let square = |x: f32| {
@@ -117,7 +155,7 @@ pub fn error(group: Group<'_>, grid: Grid, scale: f32) -> f32 {
         difference * difference
     };
     // Summed in lanes, so that it becomes vector code.
-    const LANES: usize = 8;
+    const LANES: usize = 16;
     let mut lanes = [0f32; LANES];
     if group.importance.is_empty() {
         let (whole, rest) = group.reals.as_chunks::<LANES>();
@@ -133,6 +171,7 @@ pub fn error(group: Group<'_>, grid: Grid, scale: f32) -> f32 {
 }
 
 /// The best scale for the codes that `scale` gives; `None` where all are zero.
+#[inline(always)]
 fn least_squares(group: Group<'_>, grid: Grid, scale: f32) -> Option<f32> {
     let (mut product, mut square) = (0f64, 0f64);
     for (index, &x) in group.reals.iter().enumerate() {
@@ -201,7 +240,7 @@ mod tests {
     fn codes_are_the_nearest_and_ties_go_to_even() {
         let grid = Grid::of_bits(4);
         for steps in (-1000..=1000).map(|i| i as f32 / 80.0) {
-            let plain = steps.round_ties_even().clamp(-8.0, 7.0) as i32;
+            let plain = steps.round_ties_even().clamp(-8.0, 7.0);
             assert_eq!(grid.code(steps, 1.0), plain, "{steps}");
         }
     }

@@ -2,8 +2,7 @@
 
 use crate::engine::{InputView, Instance, Resources};
 use crate::error::{Error, Result, Status};
-use crate::graph::{Graph, Int, Op, ValueId, ValueKind};
-use crate::tensor::DType;
+use crate::graph::{Graph, ValueId, ValueKind};
 
 /// What flows between `inputs` and `outputs`; other inputs of the graph that it needs come after `inputs`, and its
 /// outputs keep their names.
@@ -37,25 +36,8 @@ impl Segment {
         Self { graph, inputs }
     }
 
-    /// Makes the second moments of `operand` `[1, tokens, columns]`, an output, the only output: `[1, columns, columns]`.
-    pub fn moments(mut self) -> Self {
-        let operand = self.graph.outputs[0];
-        let shape = self.graph.value(operand).shape.clone();
-        let (tokens, columns) = (shape[shape.len() - 2], shape[shape.len() - 1]);
-        let flat = vec![Int::Const(1), tokens, columns];
-        let x = self.graph.emit("moments.operand", Op::Reshape, &[operand], DType::F32, flat);
-        let turned = vec![Int::Const(1), columns, tokens];
-        let perm = vec![0, 2, 1];
-        let turned = self.graph.emit("moments.turned", Op::Permute { perm }, &[x], DType::F32, turned);
-        let square = vec![Int::Const(1), columns, columns];
-        let product = Op::MatMul { transpose_b: false };
-        let moments = self.graph.emit("moments", product, &[turned, x], DType::F32, square);
-        self.graph.outputs = vec![moments];
-        self
-    }
-
-    /// Compiles it, and runs it once for each of `runs`, which give the bytes of an input by its name; `take` gets the
-    /// first output of each run.
+    /// Compiles it, and runs it once for each of `runs`, which give the bytes of an input by its name; `take` gets every
+    /// output of each run with its number.
     ///
     /// # Errors
     /// When the engine cannot run it, or an input is missing.
@@ -63,7 +45,7 @@ impl Segment {
         &self,
         runs: usize,
         give: &dyn Fn(&str, usize) -> Option<Vec<u8>>,
-        take: &mut dyn FnMut(usize, &[f32]),
+        take: &mut dyn FnMut(usize, Vec<f32>),
     ) -> Result<()> {
         let mut instance = Instance::new(Resources::new(None).compile(self.graph.clone())?)?;
         let dims: Vec<Vec<usize>> = self.graph.inputs.iter().map(|&id| self.graph.max_shape(id)).collect();
@@ -74,8 +56,9 @@ impl Segment {
             let bytes = bytes.collect::<Result<Vec<_>>>()?;
             let views: Vec<_> = dims.iter().zip(&bytes).map(|(dims, bytes)| InputView { dims, bytes }).collect();
             instance.run(&views)?;
-            let output = instance.output(0).map_or(&[][..], |output| output.bytes);
-            take(run, &reals(output));
+            for index in 0..self.graph.outputs.len() {
+                take(index, instance.output(index).map_or_else(Vec::new, |output| reals(output.bytes)));
+            }
         }
         Ok(())
     }

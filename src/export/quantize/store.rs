@@ -84,7 +84,7 @@ impl CodeStore {
         &self,
         graph: &mut Graph,
         (matrix, format): (&Matrix, WeightFormat),
-        make: impl FnOnce() -> Result<QuantizedMatrix>,
+        make: impl FnOnce(&Graph) -> Result<QuantizedMatrix>,
     ) -> Result<ValueId> {
         let stored = |codes: &Vec<(WeightFormat, Codes)>| {
             codes.iter().find(|(known, _)| *known == format).map(|(_, codes)| codes.clone())
@@ -93,7 +93,7 @@ impl CodeStore {
         let codes = match known {
             Some(codes) => codes,
             None => {
-                let mut made = make()?;
+                let mut made = make(graph)?;
                 matrix.data().release();
                 let scales = self.keep(std::mem::take(&mut made.scales))?;
                 let quantization = made.quantization(scales);

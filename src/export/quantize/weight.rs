@@ -1,11 +1,12 @@
 //! Matrices of codes: what a weight becomes, packed as [`graph::Value`](crate::graph::Value) documents.
 
-use super::descent::Row;
-use super::gptq::{Feedback, Moments};
-use super::scale::{Grid, Group, ScaleMethod, ScaleType, find};
+use super::gptq::Feedback;
+use super::lanes::{self, Tile};
+use super::scale::{Grid, ScaleMethod, ScaleType, Search};
 use super::{Matrix, QuantizeError};
 use crate::base::storage::Blob;
 use crate::graph::{CodeOrder, Constant, Quantization};
+use crate::kernels::KernelSet;
 use crate::tensor::DType;
 
 /// How a matrix is stored. Codes are signed around zero; those below 8 bits are stored plus `2^(bits−1)`.
@@ -70,7 +71,7 @@ pub enum Knowledge<'a> {
     None,
     /// Its second moments: scales are chosen for the inputs that matter, and what rounding one column loses is made up
     /// for by the columns after it.
-    Moments(&'a Moments),
+    Feedback(&'a Feedback),
 }
 
 /// Codes with their scales.
@@ -100,14 +101,13 @@ impl QuantizedMatrix {
     }
 }
 
-/// Rows that one thread works on at a time: enough to pay for waking it, few enough to be small in f32.
-const CHUNK: usize = 64;
+/// Rows that one thread works on at a time.
+const CHUNK: usize = lanes::ROWS;
 
 /// Quantizes `matrix`, a few rows at a time.
 ///
 /// # Errors
-/// As [`Matrix::read`], and [`QuantizeError::Block`] and [`QuantizeError::Bits`] for a format that does not fit,
-/// [`QuantizeError::NotPositive`] for moments that cannot be inverted.
+/// As [`Matrix::read`], and [`QuantizeError::Block`] and [`QuantizeError::Bits`] for a format that does not fit.
 pub fn quantize(
     matrix: &Matrix,
     format: WeightFormat,
@@ -118,9 +118,9 @@ pub fn quantize(
     let (rows, columns) = (matrix.rows(), matrix.columns());
     let feedback = match knowledge {
         Knowledge::None => None,
-        Knowledge::Moments(moments) => Some(Feedback::new(moments, matrix.name())?),
+        Knowledge::Feedback(feedback) => Some(feedback),
     };
-    let work = Work { matrix, format, method, feedback: feedback.as_ref() };
+    let work = Work { matrix, format, method, feedback };
     let (row_bytes, row_scales) = ((columns * usize::from(format.bits)).div_ceil(8), format.bytes([1, columns]));
     let row_scales = row_scales - row_bytes;
     let mut data = vec![0; rows * row_bytes];
@@ -148,7 +148,7 @@ struct Work<'a> {
     matrix: &'a Matrix,
     format: WeightFormat,
     method: ScaleMethod,
-    feedback: Option<&'a Feedback<'a>>,
+    feedback: Option<&'a Feedback>,
 }
 
 impl Work<'_> {
@@ -165,21 +165,30 @@ impl Work<'_> {
         for (row, reals) in reals.chunks_exact_mut(columns).enumerate() {
             self.matrix.read(first + row, reals)?;
         }
-        let groups = reals.chunks_exact(columns).flat_map(|row| row.chunks(block).enumerate());
-        for ((index, reals), scale) in groups.zip(&mut scales) {
-            let importance = self.feedback.map_or(&[][..], |feedback| &feedback.importance()[index * block..]);
-            let importance = &importance[..reals.len().min(importance.len())];
-            *scale = find(Group { reals, importance }, grid, self.format.scales, self.method);
-        }
-        let mut codes = vec![0i8; reals.len()]; // (count, columns)
-        let lines = reals.chunks_exact(columns).zip(codes.chunks_exact_mut(columns));
-        let mut rows: Vec<Row<'_>> = lines
-            .zip(scales.chunks_exact_mut(columns.div_ceil(block)))
-            .map(|((reals, codes), scales)| Row { reals, codes, scales, block })
-            .collect();
+        KernelSet::best().run(Search {
+            reals: &reals,
+            importance: self.feedback.map_or(&[], Feedback::importance),
+            sizes: [columns, block],
+            grid,
+            stored: self.format.scales,
+            method: self.method,
+            scales: &mut scales,
+        });
+        let mut codes = vec![0.0; reals.len()]; // (count, columns)
         match self.feedback {
-            Some(feedback) => feedback.codes(&mut rows, grid, self.format.scales),
-            None => rows.iter_mut().for_each(|row| round(row, grid)),
+            Some(feedback) => {
+                let mut tile = Tile::new(&reals, &scales, [columns, block]);
+                feedback.round(&mut tile, grid, self.format.scales);
+                lanes::gather(&tile.codes, &mut codes);
+                lanes::gather(&tile.scales, &mut scales);
+            }
+            None => {
+                let groups = reals.chunks_exact(columns).zip(codes.chunks_exact_mut(columns));
+                let groups = groups.flat_map(|(reals, codes)| reals.chunks(block).zip(codes.chunks_mut(block)));
+                for ((reals, codes), &scale) in groups.zip(&scales) {
+                    codes.iter_mut().zip(reals).for_each(|(code, &real)| *code = grid.code(real, scale));
+                }
+            }
         }
         let rows = codes.chunks_exact(columns).zip(scales.chunks_exact(columns.div_ceil(block)));
         for ((out, out_scales), (codes, scales)) in outs.zip(rows) {
@@ -190,17 +199,10 @@ impl Work<'_> {
     }
 }
 
-/// Each weight to its nearest code.
-fn round(row: &mut Row<'_>, grid: Grid) {
-    for (column, (code, &real)) in row.codes.iter_mut().zip(row.reals).enumerate() {
-        *code = grid.code(real, row.scales[column / row.block]) as i8;
-    }
-}
-
 /// Packs a row of codes; `out` is zero.
-fn pack(codes: &[i8], format: WeightFormat, out: &mut [u8]) {
+fn pack(codes: &[f32], format: WeightFormat, out: &mut [u8]) {
     if format.bits == 8 {
-        out.iter_mut().zip(codes).for_each(|(byte, &code)| *byte = code.cast_unsigned());
+        out.iter_mut().zip(codes).for_each(|(byte, &code)| *byte = (code as i8).cast_unsigned());
         return;
     }
     let (bits, center) = (usize::from(format.bits), 1i8 << (format.bits - 1));
@@ -210,7 +212,7 @@ fn pack(codes: &[i8], format: WeightFormat, out: &mut [u8]) {
             CodeOrder::LowFirst => column % per_byte,
             CodeOrder::HighFirst => per_byte - 1 - column % per_byte,
         };
-        out[column / per_byte] |= (code + center).cast_unsigned() << (place * bits);
+        out[column / per_byte] |= (code as i8 + center).cast_unsigned() << (place * bits);
     }
 }
 

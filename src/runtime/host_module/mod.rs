@@ -18,6 +18,8 @@ use super::error::{RuntimeError, Side};
 use super::io_arena::{IoArena, IoSlice};
 use super::module::{MethodId, MethodInfo, Module, TensorInfo};
 use super::value::Value;
+use crate::base::fingerprint::fingerprint;
+use crate::base::storage::Storage;
 use crate::error::Result;
 use crate::log_warning;
 use crate::tensor::{Dims, element_count};
@@ -34,6 +36,8 @@ pub struct HostModule {
     lease: Lease,
     names: Vec<String>,
     methods: Vec<Loaded>,
+    /// The program's own, and its external data, when they are known.
+    files: Vec<Arc<Storage>>,
 }
 
 /// A loaded method.
@@ -137,7 +141,13 @@ impl HostModule {
     pub fn open(host: &Arc<Host>) -> Result<Self> {
         let mut lease = host.lease()?;
         let names = lease.method_names()?;
-        Ok(Self { lease, names, methods: Vec::new() })
+        Ok(Self { lease, names, methods: Vec::new(), files: Vec::new() })
+    }
+
+    /// The same module, known to run the program in the first of `files`, with external data in the others.
+    pub fn of_files(mut self, files: Vec<Arc<Storage>>) -> Self {
+        self.files = files;
+        self
     }
 
     fn method(&self, id: MethodId) -> Result<&Loaded> {
@@ -166,6 +176,10 @@ impl Drop for HostModule {
 }
 
 impl Module for HostModule {
+    fn fingerprint(&self) -> Option<u64> {
+        (!self.files.is_empty()).then(|| fingerprint(&self.files))
+    }
+
     fn method_names(&self) -> Vec<String> {
         self.names.clone()
     }

@@ -154,6 +154,15 @@ pub struct Side {
 }
 
 impl Side {
+    /// As [`new`](Self::new), for a program that runs its one side itself.
+    pub fn of_this_process(values: &Values) -> Result<Self> {
+        if values.has("kernels") {
+            let why = "--kernels is for the processes of llr compare: set LLR_KERNELS instead";
+            return Err(Error::new(Status::InvalidArgument, why));
+        }
+        Self::new(values)
+    }
+
     /// Judges `values`; reads no file.
     pub fn new(values: &Values) -> Result<Self> {
         let text = |name: &str| values.0.get(name).map(String::as_str);

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::export::quantize::recipe::{Activations, Recipe};
-use crate::export::quantize::{CodeStore, Knowledge, Matrix, Moments, quantize};
+use crate::export::quantize::{CodeStore, Knowledge, Matrix, quantize};
 use crate::graph::{Graph, Node, NodeId, Op, Quantization, ValueId};
 use crate::passes::Pass;
 use crate::tensor::DType;
@@ -30,7 +30,7 @@ impl Pass for QuantizeLinear {
         let mut count = 0;
         for id in 0..graph.nodes.len() {
             if graph.nodes[id].op == Op::FullyConnected {
-                count += usize::from(self.quantize(graph, id, None)?);
+                count += usize::from(self.quantize(graph, id, Knowledge::None)?);
             }
         }
         if self.recipe.activations == Activations::DynamicRows {
@@ -49,7 +49,7 @@ impl QuantizeLinear {
         &self,
         graph: &mut Graph,
         id: NodeId,
-        moments: Option<&Moments>,
+        knowledge: Knowledge<'_>,
     ) -> Result<bool> {
         let name = graph.value(graph.nodes[id].outputs[0]).name.clone();
         if self.recipe.linear.is_none() && self.recipe.rules.is_empty() {
@@ -57,8 +57,7 @@ impl QuantizeLinear {
         }
         let Some(matrix) = Matrix::of(graph, graph.nodes[id].inputs[1])? else { return Ok(false) };
         let Some(format) = self.recipe.format_of(&name, matrix.columns()) else { return Ok(false) };
-        let knowledge = moments.map_or(Knowledge::None, Knowledge::Moments);
-        let make = || Ok(quantize(&matrix, format, self.recipe.scales, knowledge)?);
+        let make = |_: &Graph| Ok(quantize(&matrix, format, self.recipe.scales, knowledge)?);
         graph.nodes[id].inputs[1] = self.store.constant(graph, (&matrix, format), make)?;
         Ok(true)
     }

@@ -1,7 +1,7 @@
 //! Codes and scales stand for the weights they came from.
 
 use super::*;
-use crate::export::quantize::{Grid, Knowledge, Matrix, Moments, ScaleMethod, WeightFormat, quantize};
+use crate::export::quantize::{Feedback, Grid, Knowledge, Matrix, Moments, ScaleMethod, WeightFormat, quantize};
 use crate::export::testing::blob;
 use crate::graph::interpret::Interpreter;
 use crate::graph::testing::Rng;
@@ -76,8 +76,8 @@ fn moments_make_the_product_better_though_not_the_weights() {
         (0..columns).map(|c| (0..4).map(|k| causes[k] * mix[c * 4 + k]).sum::<f32>() + 0.05 * rng.real()).collect()
     };
     let tokens: Vec<Vec<f32>> = (0..100).map(|_| token(&mut rng)).collect();
-    let mut moments = Moments::new(columns);
-    tokens.iter().for_each(|token| moments.add_rows(token));
+    let turned: Vec<f32> = (0..columns).flat_map(|column| tokens.iter().map(move |token| token[column])).collect();
+    let feedback = Feedback::new(Moments::of(&turned, columns).unwrap(), "w").unwrap();
     for format in [WeightFormat::blockwise_4(8), WeightFormat::per_channel(4)] {
         let product_loss = |knowledge| {
             let (reals, decoded) = decoded(format, ScaleMethod::Search, knowledge);
@@ -87,7 +87,7 @@ fn moments_make_the_product_better_though_not_the_weights() {
             };
             rows.map(|row| tokens.iter().map(|token| error(token, row)).sum::<f32>()).sum::<f32>()
         };
-        let (plain, fed) = (product_loss(Knowledge::None), product_loss(Knowledge::Moments(&moments)));
+        let (plain, fed) = (product_loss(Knowledge::None), product_loss(Knowledge::Feedback(&feedback)));
         assert!(fed < 0.4 * plain, "{format:?}: {fed} of {plain}");
     }
 }

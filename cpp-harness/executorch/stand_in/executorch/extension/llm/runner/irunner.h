@@ -5,10 +5,13 @@
 #include <executorch/extension/llm/runner/stats.h>
 #include <executorch/runtime/core/error.h>
 #include <executorch/runtime/core/result.h>
+#include <executorch/runtime/platform/compiler.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #if !defined(STAND_IN_REVISION)
 #define STAND_IN_REVISION 202608
@@ -17,6 +20,8 @@
 namespace executorch {
 namespace extension {
 namespace llm {
+
+class MultimodalInput;
 
 struct GenerationConfig {
     bool echo = true;
@@ -33,9 +38,22 @@ struct GenerationConfig {
     float temperature = 0.8f;
     int32_t num_bos = 0;
     int32_t num_eos = 0;
+
+#if STAND_IN_REVISION >= 202603
+    using Count = int64_t;
+#else
+    using Count = int32_t;
+#endif
+    int32_t resolve_max_new_tokens(Count max_context_len, Count num_tokens_occupied) const
+    {
+        const Count length = seq_len == -1 ? max_context_len : std::min<Count>(seq_len, max_context_len);
+        const Count room = length - num_tokens_occupied;
+        return static_cast<int32_t>(
+            std::max<Count>(0, max_new_tokens == -1 ? room : std::min<Count>(room, max_new_tokens)));
+    }
 };
 
-class IRunner {
+class ET_EXPERIMENTAL IRunner {
 public:
     virtual ~IRunner() = default;
     virtual bool is_loaded() const = 0;
@@ -49,15 +67,11 @@ public:
                                              std::function<void(const std::string &)> token_callback,
                                              std::function<void(const Stats &)> stats_callback) = 0;
 #endif
-#if STAND_IN_REVISION >= 202602
-    virtual runtime::Error prefill(const std::string &, const GenerationConfig & = {})
+#if STAND_IN_REVISION >= 202603
+    virtual runtime::Result<uint64_t> prefill(const std::vector<MultimodalInput> &inputs, int32_t num_bos = 0,
+                                              int32_t num_eos = 0)
     {
-        return runtime::Error::NotSupported;
-    }
-#endif
-#if STAND_IN_REVISION >= 202608
-    virtual runtime::Result<uint64_t> prefill(const std::string &, int32_t, int32_t)
-    {
+        static_cast<void>(inputs), static_cast<void>(num_bos), static_cast<void>(num_eos);
         return runtime::Error::NotSupported;
     }
 #endif

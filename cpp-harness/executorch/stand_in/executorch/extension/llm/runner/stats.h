@@ -1,13 +1,15 @@
 // Stands in for ExecuTorch's header of this name; see irunner.h.
 #pragma once
 
+#include <executorch/runtime/platform/compiler.h>
+
 #include <cstdint>
 
 namespace executorch {
 namespace extension {
 namespace llm {
 
-struct Stats {
+struct ET_EXPERIMENTAL Stats {
     const long SCALING_FACTOR_UNITS_PER_SECOND = 1000;
     long model_load_start_ms;
     long model_load_end_ms;
