@@ -123,8 +123,11 @@ const FAMILIES: &[Family] = &[
 ];
 
 /// Models below this width have few weights, and few in a row for errors of rounding to average out: more of them get 8
-/// bits.
+/// bits, the others more scales.
 pub(super) const NARROW: usize = 512;
+
+/// Codes that share a scale in a narrow model's weights of 4 bits.
+const NARROW_BLOCK: usize = 32;
 
 /// Codes of a block of 8da4w.
 pub const DYNAMIC_BLOCK: usize = 32;
@@ -196,6 +199,7 @@ impl Recipe {
             recipe.linear = Some(WeightFormat { block: Some(block), ..WeightFormat::per_channel(4) });
         }
         if family.is_none() && config.dim < NARROW {
+            recipe.linear = Some(WeightFormat { block: Some(NARROW_BLOCK), ..WeightFormat::per_channel(4) });
             let parts = ["feed_forward.gate", "feed_forward.up", "feed_forward.down"];
             recipe.rules.extend(parts.map(|part| LinearRule::everywhere(part, eight)));
         }
@@ -243,7 +247,8 @@ mod tests {
         assert_eq!(bits("layers.3.feed_forward.up"), Some((4, Some(32))));
         assert_eq!(bits("logits"), Some((8, None)));
         let small = Recipe::named("16a4w", &tiny_config()).unwrap();
-        assert_eq!(small.format_of("layers.0.attention.value", 16), Some(WeightFormat::per_channel(4)));
+        let blocks = WeightFormat { block: Some(32), ..WeightFormat::per_channel(4) };
+        assert_eq!(small.format_of("layers.0.attention.value", 64), Some(blocks));
         assert_eq!(small.format_of("logits", 16), Some(WeightFormat::per_channel(8)));
         assert_eq!(small.format_of("layers.1.feed_forward.down", 16), Some(WeightFormat::per_channel(8)));
         let small = Recipe::named("8da4w", &tiny_config()).unwrap();

@@ -71,7 +71,7 @@ pub struct Arguments {
     /// Quantization of activations and weights [default: 16a4w for qnn, 8da4w for xnnpack, none for portable]
     #[arg(short = 'P', long, value_parser = choice::<Ptq>(), help_heading = "Quantization")]
     ptq: Option<Ptq>,
-    /// Elements of a weight row that share a scale [default: 32 with 8da4w, else the row]
+    /// Elements of a weight row that share a scale [default: 32 with 8da4w and in models narrower than 512, else the row]
     #[arg(long, value_name = "N", value_parser = value::positive, help_heading = "Quantization")]
     group_size: Option<usize>,
     /// How ranges of activations are found.
