@@ -30,7 +30,7 @@ fn command_lines_that_are_not_understood() {
     for (args, words) in [
         (&["--model_pth", "x"][..], "unknown flag --model_pth, did you mean --model_path?"),
         (&["--zzz"], "unknown flag --zzz, --help lists the flags"),
-        (&["--model", "x"], "unknown flag --model, did you mean --decoder_model_version, or --model_path?"),
+        (&["--model", "x"], "unknown flag --model, did you mean --model_path?"),
         (&["--seq_len"], "flag --seq_len needs a value"),
         (&["--seq_len=long"], "flag --seq_len: \"long\" is not a 32-bit integer"),
         (&["--seq_len", "99999999999"], "is not a 32-bit integer"),

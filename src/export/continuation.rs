@@ -16,7 +16,10 @@ pub(super) fn extend(
     length: usize,
 ) -> Result<Vec<TokenId>> {
     if let Some(token) = tokens.iter().find(|&&token| token >= config.vocab as u64) {
-        let why = format!("calibration token {token} is outside the model's vocabulary of {}", config.vocab);
+        let why = format!(
+            "calibration token {token} is outside the model's vocabulary of {}: another model's tokenizer?",
+            config.vocab
+        );
         return Err(Error::new(Status::InvalidArgument, why));
     }
     if tokens.is_empty() || tokens.len() >= length {

@@ -107,6 +107,7 @@ fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Resu
         text: need != schedule::Need::NOTHING || compares,
     };
     Have::at(folder).check(Need::of(&work), folder)?;
+    let library = library(options)?;
     if need != schedule::Need::NOTHING || compares {
         let tokenizer = tokenizer.as_ref().map(|found| &*found.tokenizer);
         let (graph, text) = for_calibration(options, &checkpoint, tokenizer, &mut clock)?;
@@ -140,7 +141,7 @@ fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Resu
 
     // The library composes a context without telling how far it is.
     clock.begin(Stage::Lower, if options.backend == Backend::Qnn { 0 } else { graphs.len() });
-    let (assets, plans) = lower(options, &graphs, &setup.store, &mut clock)?;
+    let (assets, plans) = lower(options, (&graphs, library), &setup.store, &mut clock)?;
     report.methods = methods(&graphs, &plans);
     let metadata = match options.mode {
         Mode::Dynamic => emit::dynamic_metadata(config, &specs[0]),
@@ -309,21 +310,29 @@ fn rewrite(passes: &PassManager, options: &Options, graphs: &mut [Graph], progre
     Ok(())
 }
 
-/// The graphs as methods; what is large goes where `store` keeps its bytes.
+/// Qualcomm's library, where it will be needed: that it is not there is to be known before the work.
+fn library(options: &Options) -> Result<Option<Arc<QnnLibrary>>> {
+    if options.backend != Backend::Qnn || options.passes.stop_after.is_some() {
+        return Ok(None);
+    }
+    let place = LibraryOptions { path: options.qnn.lib_dir.clone(), ..LibraryOptions::default() };
+    Ok(Some(QnnLibrary::load(&place)?))
+}
+
+/// The graphs as methods, by way of the library where there is one; what is large goes where `store` keeps its bytes.
 fn lower(
     options: &Options,
-    graphs: &[Graph],
+    (graphs, library): (&[Graph], Option<Arc<QnnLibrary>>),
     store: &Arc<CodeStore>,
     progress: &mut dyn Progress,
 ) -> Result<(Assets, Vec<ExecutionPlan>)> {
     let mut assets = Assets::new(Arc::clone(store));
-    if options.backend == Backend::Qnn {
+    if let Some(library) = library {
         let target = &options.qnn;
-        let library = LibraryOptions { path: target.lib_dir.clone(), ..LibraryOptions::default() };
         let mut compiler = CompilerOptions::new(Soc::named(&target.soc_model)?);
         compiler.weight_sharing = target.weight_sharing;
         let qnn = QnnOptions {
-            library: QnnLibrary::load(&library)?,
+            library,
             compiler,
             shards: target.num_sharding,
             share_spill_fill: target.num_sharding > 1,

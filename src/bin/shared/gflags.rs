@@ -196,9 +196,14 @@ fn int32(text: &str) -> Option<i32> {
     i32::try_from(if negative { -magnitude } else { magnitude }).ok()
 }
 
-/// The known name with the smallest edit distance to `name`, if a third of its letters or fewer differ; else the names
-/// that share a word with it, those that share most alone.
+/// The known names that begin with the word or words of `name`; else the one with the smallest edit distance to it, if a
+/// third of its letters or fewer differ; else those that share a word with it, where some share more these alone.
 fn near(flags: &'static [Flag], name: &str) -> Vec<&'static str> {
+    let longer = |flag: &&str| flag.strip_prefix(name).is_some_and(|rest| rest.starts_with('_'));
+    let longer: Vec<_> = flags.iter().map(|flag| flag.name).filter(longer).collect();
+    if !longer.is_empty() {
+        return longer;
+    }
     let nearest = flags.iter().map(|flag| (distance(flag.name.as_bytes(), name.as_bytes()), flag.name)).min();
     if let Some((edits, near)) = nearest
         && edits * 3 <= near.len().max(name.len())
@@ -408,6 +413,7 @@ mod tests {
             (&["--seqlen", "5"][..], "unknown flag --seqlen, did you mean --seq_len?"),
             (&["--promtp=x"], "unknown flag --promtp, did you mean --prompt?"),
             (&["--zzz"], "unknown flag --zzz, --help lists the flags"),
+            (&["--shared"], "unknown flag --shared, did you mean --shared_buffer?"),
             (&["--len"], "unknown flag --len, did you mean --seq_len?"),
             (&["--buffer-prompt"], "unknown flag --buffer-prompt, did you mean --prompt, or --shared_buffer?"),
             (&["--prompt"], "flag --prompt needs a value"),
