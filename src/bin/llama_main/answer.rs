@@ -2,7 +2,7 @@
 
 use crate::output::{self, OutputFile};
 use crate::settings::Settings;
-use crate::{log_line, profile, report, trace, vocabulary, warn};
+use crate::{log_line, profile, report, trace, warn};
 use llama_runner::base::log::Level;
 use llama_runner::builtin::{self, default_model};
 use llama_runner::error::Context;
@@ -22,9 +22,6 @@ pub fn run(settings: &Settings) -> Result<()> {
     let mut trace = settings.trace_path.as_deref().map(OutputFile::open).transpose()?;
     let mut profile = settings.profile_path.as_deref().map(OutputFile::open).transpose()?;
     let mut runner = load(settings)?;
-    if let Some(warning) = vocabulary::warning(runner.tokenizer().vocab_size(), runner.vocab_size()) {
-        warn(&warning);
-    }
     if settings.warmup {
         let prompt = Prompt::Text(&settings.prompt);
         let warm = runner.generate(prompt, &settings.generation, &mut |_| ControlFlow::Continue(()));

@@ -36,8 +36,6 @@ mod output;
 mod report;
 #[path = "../shared/trace.rs"]
 mod trace;
-#[path = "../shared/vocabulary.rs"]
-mod vocabulary;
 
 mod answer;
 mod profile;

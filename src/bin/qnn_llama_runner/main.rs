@@ -39,8 +39,6 @@ mod output;
 mod report;
 #[path = "../shared/trace.rs"]
 mod trace;
-#[path = "../shared/vocabulary.rs"]
-mod vocabulary;
 
 mod prompts;
 mod settings;

@@ -3,7 +3,7 @@
 use crate::output::{self, OutputFile};
 use crate::prompts::{self, TurnPrompt};
 use crate::settings::{Input, Settings};
-use crate::{log_line, report, trace, vocabulary, warn};
+use crate::{log_line, report, trace, warn};
 use llama_runner::base::log::Level;
 use llama_runner::builtin::{self, ProgramOptions};
 use llama_runner::error::Context;
@@ -22,9 +22,6 @@ pub fn run(settings: &Settings) -> Result<()> {
     let prompts = prompts::turns(settings)?;
     let mut files = Files::open(settings)?;
     let mut runner = load(settings)?;
-    if let Some(warning) = vocabulary::warning(runner.tokenizer().vocab_size(), runner.vocab_size()) {
-        warn(&warning);
-    }
     files.begin()?;
     let config = GenerationConfig {
         seq_len: seq_len(settings.seq_len, runner.context_len()),
