@@ -1,5 +1,6 @@
 //! `llr compare` from outside: equal sides are equal, a difference is found where it is, and what cannot be compared is an
-//! error. Where a difference is, the traces of `llama_main` say too. And `llr bench`.
+//! error. Where a difference is, the traces of `llama_main` say too. And `llr bench` and `llr
+//! perplexity`.
 
 mod common;
 
@@ -283,5 +284,46 @@ fn bench_measures_as_many_turns_as_are_asked_for() {
     assert_eq!(json["turns"].as_array().unwrap().len(), 2);
     for rate in ["prefill_tokens_per_second", "decode_tokens_per_second", "load_seconds"] {
         assert!(json[rate].as_f64().is_some_and(|rate| rate > 0.0), "{json}");
+    }
+}
+
+#[test]
+fn perplexity_is_low_for_the_models_own_story_and_high_for_other_words() {
+    let folder = TempDir::new().unwrap();
+    let llr = |args: &[&str]| {
+        let mut llr = Command::new(env!("CARGO_BIN_EXE_llr"));
+        llr.current_dir(&folder).arg("perplexity").args(args).output().unwrap()
+    };
+    let measured = |args: &[&str]| {
+        let output = llr(&[args, &["--json"]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let story = "Once upon a time, there was a cheerful girl named Uma. She lived in a house by the sea.";
+    for (name, text) in
+        [("story", story.as_bytes()), ("words", b"Sea by house the girl a time was named upon, Uma once.")]
+    {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let own = measured(&["--text", "story"]);
+    assert_eq!((&own["stretches"], &own["stretch"]), (&1.into(), &512.into()));
+    let of = |json: &Value| json["perplexity"].as_f64().unwrap();
+    assert!((1.0..4.0).contains(&of(&own)), "{own}");
+    assert!(of(&measured(&["--text", "words"])) > 20.0 * of(&own));
+    // With less before it, each token is harder to foretell.
+    let cut = measured(&["--text", "story", "--stretch", "4"]);
+    assert!(cut["stretches"].as_u64() > Some(1) && of(&cut) > of(&own), "{cut}");
+
+    fs::write(folder.path().join("bytes"), b"Once \xff").unwrap();
+    fs::write(folder.path().join("nothing"), b"").unwrap();
+    for (args, why) in [
+        (&["--text", "nothing"][..], "nothing: 0 tokens: there is nothing to foretell"),
+        (&["--text", "bytes"], "bytes: stream did not contain valid UTF-8"),
+        (&["--text", "none"], "none: No such file or directory"),
+        (&["--text", "story", "--stretch", "513"], "--stretch 513 is more than the program's context of 512"),
+    ] {
+        let output = llr(args);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && error.starts_with(&format!("llr: error: {why}")), "{args:?}: {error}");
     }
 }
