@@ -318,8 +318,8 @@ fn perplexity_is_low_for_the_models_own_story_and_high_for_other_words() {
     fs::write(folder.path().join("nothing"), b"").unwrap();
     for (args, why) in [
         (&["--text", "nothing"][..], "nothing: 0 tokens: there is nothing to foretell"),
-        (&["--text", "bytes"], "bytes: stream did not contain valid UTF-8"),
-        (&["--text", "none"], "none: No such file or directory"),
+        (&["--text", "bytes"], "bytes: it is not UTF-8 at byte 5"),
+        (&["--text", "none"], "cannot read none: No such file or directory"),
         (&["--text", "story", "--stretch", "513"], "--stretch 513 is more than the program's context of 512"),
     ] {
         let output = llr(args);

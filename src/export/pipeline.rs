@@ -108,7 +108,8 @@ fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Resu
     };
     Have::at(folder).check(Need::of(&work), folder)?;
     let library = library(options)?;
-    if need != schedule::Need::NOTHING || compares {
+    let calibrated = need != schedule::Need::NOTHING || compares;
+    if calibrated {
         let tokenizer = tokenizer.as_ref().map(|found| &*found.tokenizer);
         let (graph, text) = for_calibration(options, &checkpoint, tokenizer, &mut clock)?;
         if need.ranges {
@@ -130,7 +131,11 @@ fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Resu
     clock.begin(Stage::Build, specs.len());
     let mut graphs = Vec::with_capacity(specs.len());
     for spec in &specs {
-        graphs.push(model::build(config, &checkpoint, spec)?);
+        let graph = model::build(config, &checkpoint, spec)?;
+        if graphs.is_empty() && !calibrated {
+            model::check_finite(&graph)?;
+        }
+        graphs.push(graph);
         clock.step();
     }
     rewrite(&schedule::all(options, &setup)?, options, &mut graphs, &mut clock)?;
@@ -222,6 +227,7 @@ fn for_calibration(
         tokens: DType::I64,
     };
     let mut graph = model::build(config, checkpoint, &spec)?;
+    model::check_finite(&graph)?;
     schedule::float(options)?.run(&mut graph, None, &mut |_, _| Ok(()))?;
     Ok((graph, text))
 }

@@ -7,7 +7,7 @@ use llama_runner::tokenizer::{Specials, TokenId};
 use llama_runner::{Error, Result, Status};
 use serde_json::json;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `llr perplexity`. Each name may be written with `_` or with `-`.
 #[derive(Debug, Clone, clap::Args)]
@@ -46,7 +46,12 @@ impl Surprise {
         let own = logits.get(token as usize).ok_or_else(missing)?;
         let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let sum: f64 = logits.iter().map(|&logit| f64::from(logit - largest).exp()).sum();
-        self.nats += sum.ln() - f64::from(own - largest);
+        let nats = sum.ln() - f64::from(own - largest);
+        if !nats.is_finite() {
+            let why = format!("the logits that foretell token {} of the text are not finite", self.tokens + 1);
+            return Err(Error::new(Status::InvalidState, why));
+        }
+        self.nats += nats;
         self.tokens += 1;
         Ok(())
     }
@@ -60,8 +65,7 @@ impl Surprise {
 /// Measures, and prints on stdout.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let side = Side::of_this_process(&arguments.side)?;
-    let text = std::fs::read_to_string(&arguments.text)
-        .map_err(|error| Error::new(Status::AccessFailed, format!("{}: {error}", arguments.text.display())))?;
+    let text = read(&arguments.text)?;
     let mut runner = side.load("llama2")?;
     let tokens = runner.tokenizer().encode(&text, Specials { bos: arguments.num_bos.into(), eos: 0 })?;
     let stretch = arguments.stretch.map_or(runner.context_len(), |tokens| tokens as usize);
@@ -102,6 +106,15 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
+fn read(path: &Path) -> Result<String> {
+    let bytes = std::fs::read(path)
+        .map_err(|error| Error::new(Status::AccessFailed, format!("cannot read {}: {error}", path.display())))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Error::new(Status::InvalidArgument, format!("{}: it is not UTF-8 at byte {at}", path.display()))
+    })
+}
+
 fn feed(runner: &mut Runner, tokens: &[TokenId], surprise: &mut Surprise) -> Result<()> {
     runner.reset();
     let mut logits = Vec::new();
@@ -133,6 +146,10 @@ mod tests {
         assert!((sure.perplexity() - 4.0 / 3.0).abs() < 1e-6);
         let error = sure.add(&[0.0, 1.0], 2).unwrap_err();
         assert_eq!(error.to_string(), "token 2 of the text is outside the model's 2 logits");
+        for logit in [f32::NAN, f32::INFINITY] {
+            let error = sure.add(&[logit, 0.0], 1).unwrap_err();
+            assert_eq!(error.to_string(), "the logits that foretell token 2 of the text are not finite");
+        }
         assert_eq!(sure.tokens, 1);
     }
 }

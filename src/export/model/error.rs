@@ -21,6 +21,14 @@ pub enum ModelError {
         /// What it is.
         size: usize,
     },
+    /// A weight with an infinity or a NaN.
+    #[error("{name} is damaged: element {element} is not finite")]
+    NotFinite {
+        /// Its name in the graph.
+        name: String,
+        /// Counted through all of its rows.
+        element: usize,
+    },
     /// Query heads that cannot share key-value heads evenly.
     #[error("{heads} query heads are no multiple of {kv_heads} key and value heads")]
     Heads {

@@ -32,12 +32,14 @@
 mod builder;
 mod dynamic;
 mod error;
+mod finite;
 mod fixed;
 mod rope;
 #[cfg(test)]
 mod tests;
 
 pub use error::ModelError;
+pub use finite::check_finite;
 
 use super::{MethodSpec, ModelConfig, WeightSource};
 use crate::error::Result;

@@ -248,7 +248,8 @@ impl Options {
             return Err(OptionsError::SequenceBeyondContext { max_seq_len, context });
         }
         if !(2..=MAX_CONTEXT).contains(&context) || max_seq_len < 2 {
-            return Err(OptionsError::Context { length: context.min(max_seq_len) });
+            let length = if context > MAX_CONTEXT { context } else { max_seq_len };
+            return Err(OptionsError::Context { length });
         }
         if matches!(self.mode, Mode::Hybrid | Mode::Lookahead) && !(1..=context).contains(&prefill_ar_len) {
             return Err(OptionsError::PrefillBlock { prefill_ar_len, context });

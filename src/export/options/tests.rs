@@ -87,6 +87,7 @@ fn lengths_are_judged_together() {
         (lengths(128, Some(64), 32), "max_seq_len 128 is above max_context_len 64"),
         (lengths(1, None, 32), "a context of 1 tokens is not in 2 to 1048576"),
         (lengths(0, Some(64), 32), "a context of 0 tokens"),
+        (lengths(32, Some(100_000_000), 32), "a context of 100000000 tokens is not in 2 to 1048576"),
         (lengths(MAX_CONTEXT + 1, None, 32), "a context of 1048577 tokens"),
         (lengths(64, None, 65), "prefill_ar_len 65 is not in 1 to the context, 64"),
         (lengths(64, None, 0), "prefill_ar_len 0 is not in 1"),

@@ -48,7 +48,8 @@ impl Values {
             let name = format!("{}{suffix}", option.name);
             let arg = Arg::new(name.clone()).long(name).value_name(option.value).help_heading(heading);
             command.arg(if suffix.is_empty() {
-                arg.help(option.help)
+                // What runs its one side itself takes no kernel set: the process chose one when it began.
+                arg.help(option.help).hide(option.name == "kernels" && heading == "Side")
             } else {
                 arg.help(format!("As --{}", option.name))
             })

@@ -10,6 +10,7 @@ use crate::output;
 use bars::Bars;
 use llama_runner::export::options::{Options, OptionsError};
 use llama_runner::export::report::Report;
+use llama_runner::runner::Family;
 use llama_runner::{Error, Result, Status, export};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -47,6 +48,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 fn check_later_steps(arguments: &Arguments) -> Result<()> {
     if !arguments.compile_only && arguments.prompts().iter().any(String::is_empty) {
         return Err(OptionsError::EmptyPrompt.into());
+    }
+    if !arguments.compile_only {
+        Family::from_name(arguments.family())?;
     }
     if let Some(report) = arguments.report.as_deref() {
         let same = |path: &Path| std::path::absolute(path).ok();
