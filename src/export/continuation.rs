@@ -6,6 +6,10 @@ use crate::error::{Error, Result, Status};
 use crate::tensor::DType;
 use crate::tokenizer::TokenId;
 
+/// Models of more parameters do not continue prompts: the engine would hold all of them in f32, and read them for every
+/// token.
+pub(super) const MAX_PARAMETERS: u64 = 1 << 26;
+
 /// `tokens`, continued to `length` tokens or to an end token. A text that is that long already stays as it is.
 ///
 /// # Errors

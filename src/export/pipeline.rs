@@ -32,11 +32,7 @@ const MAX_WINDOW: usize = 128;
 const MAX_TOKENS: usize = 2048;
 
 /// Most tokens that weights are quantized against; more hardly change them.
-const MAX_WEIGHT_TOKENS: usize = 1024;
-
-/// Models of more parameters do not continue prompts: the engine would hold all of them in f32, and read them for every
-/// token.
-const MAX_CONTINUED: u64 = 1 << 26;
+pub(super) const MAX_WEIGHT_TOKENS: usize = 1024;
 
 /// Constants up to this many bytes stay in memory.
 const SMALL: usize = 4096;
@@ -206,7 +202,7 @@ fn for_calibration(
     let mut texts = tokens::calibration(options, tokenizer)?;
     let mut of_ranges = MAX_TOKENS;
     if matches!(options.calibration, options::Calibration::Prompts(_)) {
-        if checkpoint.totals().parameters <= MAX_CONTINUED {
+        if checkpoint.totals().parameters <= continuation::MAX_PARAMETERS {
             for text in &mut texts {
                 *text = continuation::extend((config, checkpoint), std::mem::take(text), window)?;
             }

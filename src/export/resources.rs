@@ -5,10 +5,10 @@
 //!
 //! | export | memory, MiB: measured, estimated | disk, MiB: measured, estimated |
 //! |---|---|---|
-//! | SmolLM2-135M (GGUF Q4_1), xnnpack 8da4w, embedding 4,32, feedback | 550, 595 | 694, 728 |
+//! | SmolLM2-135M (GGUF Q4_1), xnnpack 8da4w, embedding 4,32, feedback | 90, 113 | 694, 728 |
 //! | the same, `--weight_scales search` | 53, 73 | 694, 728 |
 //! | the same, portable, float | 41, 56 | 1033, 1080 |
-//! | 110 M parameters (f32 .pth), xnnpack 8da4w, embedding 4,32, feedback | 429, 447 | 147, 156 |
+//! | 110 M parameters (f32 .pth), xnnpack 8da4w, embedding 4,32, feedback | 93, 105 | 147, 156 |
 //! | the same, `--weight_scales absmax` | 16, 23 | 147, 156 |
 //! | the same, portable, float | 3, 8 | 418, 441 |
 //! | the same, QNN 16a4w, embedding 4,32, kv | 587, 763 | 227, 236 |
@@ -19,7 +19,9 @@
 
 use super::ModelConfig;
 use super::checkpoint::Totals;
+use super::continuation::MAX_PARAMETERS;
 use super::options::{Backend, Calibration, Options, Ptq};
+use super::pipeline::MAX_WEIGHT_TOKENS;
 use super::quantize::{EmbeddingFormat, Recipe, WeightFormat};
 use crate::base::process::kilobytes;
 pub use crate::base::process::peak_memory;
@@ -89,7 +91,7 @@ impl Linear {
 impl Need {
     /// Of this work. On the disk are the program and, before it is written, what it is made of: f32 weights that the
     /// checkpoint does not hold as such, codes, context binaries. In memory are, one after the other: the float model,
-    /// where it writes its own text or is compared; the moments of one operand with the weights of one layer; the codes
+    /// where it writes its own text or is compared; the moments of one operand with the weights of one layer and what its neighbours read; the codes
     /// of the largest matrix; what libQnnHtp.so makes of a context.
     pub fn of(work: &Work<'_>) -> Self {
         let Work { options, config, recipe, totals, .. } = *work;
@@ -133,11 +135,13 @@ impl Need {
         let binaries = if is_qnn { copies * (all.codes + inside) } else { 0 };
         let disk = program + binaries + kept;
 
-        let whole = (work.text && matches!(options.calibration, Calibration::Prompts(_))) || options.compare;
+        let continues = totals.parameters <= MAX_PARAMETERS && matches!(options.calibration, Calibration::Prompts(_));
+        let whole = (work.text && continues) || options.compare;
         let whole = if whole { with_margin(4 * all.elements) } else { 0 };
         let widest = hidden.max(heads * head_dim).max(kv_heads * head_dim).max(dim) as u64;
         let largest = if is_float { 0 } else { head.codes.max(embedding.min(table)).max(layer.codes) };
-        let moments = if work.feedback { 12 * widest * widest + 4 * layer.elements + largest } else { 0 };
+        let operands = MAX_WEIGHT_TOKENS as u64 * 4 * 2 * (dim + hidden) as u64;
+        let moments = if work.feedback { 12 * widest * widest + 4 * layer.elements + operands } else { 0 };
         let shards = options.qnn.num_sharding.clamp(1, layers.max(1));
         let context =
             layers.div_ceil(shards) as u64 * layer.elements + head.elements + if shards == 1 { inside } else { 0 };
@@ -300,7 +304,7 @@ mod tests {
             (need(Backend::Xnnpack, |_, _, work| work.widened = true), [693.5, 53.0]),
             (
                 need(Backend::Xnnpack, |_, _, work| (work.widened, work.text, work.feedback) = (true, true, true)),
-                [693.6, 550.0],
+                [693.6, 90.0],
             ),
             (need(Backend::Portable, |options, _, work| float(options, work)), [1032.5, 41.0]),
         ] {
@@ -320,8 +324,13 @@ mod tests {
         let deeper = need(Backend::Xnnpack, |_, config, _| config.layers = 60);
         assert_eq!(deeper.disk - base.disk, with_margin(2 * 30 * layer * 9 / 16));
         assert_eq!(deeper.memory, base.memory, "one matrix is in memory at a time");
-        let whole = need(Backend::Xnnpack, |_, _, work| work.text = true);
-        let deeper = need(Backend::Xnnpack, |_, config, work| (config.layers, work.text) = (60, true));
+        let small = |work: &mut Work<'_>| (work.text, work.totals.parameters) = (true, MAX_PARAMETERS);
+        let whole = need(Backend::Xnnpack, |_, _, work| small(work));
+        let deeper = need(Backend::Xnnpack, |_, config, work| {
+            config.layers = 60;
+            small(work);
+        });
+        assert_eq!(need(Backend::Xnnpack, |_, _, work| work.text = true).memory, base.memory, "it reads prose");
         assert_eq!(deeper.memory - whole.memory, with_margin(4 * 30 * layer));
         let grows: [(Backend, Change, Change, &str); 7] = [
             (Backend::Xnnpack, |_, _, _| {}, |_, config, _| config.vocab *= 2, "dm"),
