@@ -1,5 +1,6 @@
 /* Does freeing give the memory back? Creates a runner, makes three tokens and frees it, COUNT times, and prints the
- * resident memory in KiB after each time (Linux).
+ * resident memory in KiB after each time (Linux). What the C library keeps of freed memory is returned to the system
+ * first: how much that is depends on which threads freed it, and when.
  *
  *     load_cycles COUNT [MODEL TOKENIZER]
  */
@@ -7,11 +8,19 @@
 
 #include <string.h>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 static long resident_kib(void)
 {
     long kib = -1;
     char line[256];
-    FILE *status = fopen("/proc/self/status", "r");
+    FILE *status;
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+    status = fopen("/proc/self/status", "r");
     if (status != NULL) {
         while (kib < 0 && fgets(line, sizeof line, status) != NULL) {
             if (strncmp(line, "VmRSS:", 6) == 0) {

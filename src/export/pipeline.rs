@@ -7,7 +7,7 @@ use super::lower::{self, Assets};
 use super::options::{self, Backend, Choice, Mode, Options, OptionsError};
 use super::progress::{Progress, Stage};
 use super::quantize::passes::Setup;
-use super::quantize::{Calibration, CodeStore, Keep, compare_static, quantize_layerwise};
+use super::quantize::{Calibration, CodeStore, EmbeddingFormat, Keep, Recipe, compare_static, quantize_layerwise};
 use super::report::{Layer, Method, Perplexity, Report, Written};
 use super::resources::{self, Have, Need, Work};
 use super::schedule;
@@ -80,13 +80,13 @@ fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Resu
     if tokenizer.is_none() && options.needs_tokenizer {
         return Err(OptionsError::NoTokenizer.into());
     }
-    report.facts = facts(options, &checkpoint);
     report.tokenizer = tokenizer.as_ref().map(|found| found.path.clone());
     let mut setup = Setup {
         recipe: schedule::recipe(options, config)?,
         calibration: Arc::default(),
         store: Arc::new(CodeStore::new(keep(Scratch::new(folder)?))),
     };
+    report.facts = facts(options, &checkpoint, &setup.recipe);
     report.passes = schedule::all(options, &setup)?.names();
 
     let has_text = tokenizer.is_some() || matches!(options.calibration, options::Calibration::TokenFile(_));
@@ -393,13 +393,15 @@ fn written(path: &Path, program: &Program) -> Result<Written> {
 }
 
 /// The head of the report.
-fn facts(options: &Options, checkpoint: &Checkpoint) -> Vec<(&'static str, String)> {
+fn facts(options: &Options, checkpoint: &Checkpoint, recipe: &Recipe) -> Vec<(&'static str, String)> {
     let config = checkpoint.config();
     let totals = checkpoint.totals();
-    let embedding = options.embedding.map_or("float".into(), |of| match of.group {
-        0 => format!("{} bits, a scale a row", of.bits),
-        group => format!("{} bits, groups of {group}", of.bits),
-    });
+    let embedding = match recipe.embedding {
+        EmbeddingFormat::Float => "float".into(),
+        EmbeddingFormat::PerTensor(codes) => format!("{} bits, one scale", codes.bits),
+        EmbeddingFormat::Blockwise { bits, block } if block == config.dim => format!("{bits} bits, a scale a row"),
+        EmbeddingFormat::Blockwise { bits, block } => format!("{bits} bits, groups of {block}"),
+    };
     let methods = options.methods();
     let names: Vec<&str> = methods.iter().map(MethodSpec::name).collect();
     let mut facts = vec![

@@ -112,7 +112,7 @@ impl Need {
             EmbeddingFormat::Blockwise { bits, block } => {
                 WeightFormat::embedding(bits, block).bytes([vocab, dim]) as u64
             }
-            EmbeddingFormat::PerTensor(_) => table,
+            EmbeddingFormat::PerTensor(codes) => table * u64::from(codes.bits).div_ceil(8),
             EmbeddingFormat::Float if is_float => (4 * totals.parameters).saturating_sub(4 * all.elements),
             EmbeddingFormat::Float => 4 * table,
         };

@@ -179,7 +179,7 @@ impl Recipe {
             name,
             activations: Activations::Static { codes, logits: CodeType::asymmetric(16) },
             linear: Some(weights),
-            embedding: EmbeddingFormat::PerTensor(CodeType::asymmetric(8)),
+            embedding: EmbeddingFormat::PerTensor(codes),
             kv_bits: 8,
             ..Self::none()
         }
