@@ -154,6 +154,12 @@ void turns_and_reset()
     EXPECT(likeliest.ok() && other.warmup(" and", 2) == Error::Ok);
     EXPECT(other.session()->step(*likeliest).ok());
     other.reset();
+    // A turn without a prompt goes on from one that was taken before, and from nothing else.
+    text.clear();
+    EXPECT(other.prefill(prompt, config_of(12)).ok() && other.generate("", config_of(12), collect) == Error::Ok);
+    EXPECT(text == want);
+    EXPECT(other.generate("", config_of(12), collect) == Error::InvalidArgument);
+    other.reset();
     text.clear();
     EXPECT(other.generate(prompt, config_of(12), collect) == Error::Ok && text == want);
     other.reset();

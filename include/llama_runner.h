@@ -1652,12 +1652,12 @@ llr_status llr_runner_load(llr_runner *runner);
  * Runs one turn: processes the prompt behind what is in the context already, then makes tokens until one of the limits
  * of `config` is reached. Loads the runner first when that has not been done. Blocks until the turn is over.
  *
- * `prompt` is UTF-8, `prompt_len` bytes, taken as it is: no chat template is put around it. `config` NULL means every
- * default. `token_callback` and `stats_callback` may be NULL; both get `user_data`, run on the calling thread, and are
- * not called any more when this returns. That a turn was stopped or cut off is no error: llr_runner_finish_reason
- * tells it.
+ * `prompt` is UTF-8, `prompt_len` bytes, taken as it is: no chat template is put around it. An empty one goes on from
+ * the logits that llr_runner_prefill_tokens or llr_runner_step left. `config` NULL means every default.
+ * `token_callback` and `stats_callback` may be NULL; both get `user_data`, run on the calling thread, and are not called
+ * any more when this returns. That a turn was stopped or cut off is no error: llr_runner_finish_reason tells it.
  *
- * Errors that leave the context as it was: LLR_STATUS_INVALID_ARGUMENT (NULL, no UTF-8, an empty prompt),
+ * Errors that leave the context as it was: LLR_STATUS_INVALID_ARGUMENT (NULL, no UTF-8, empty without such logits),
  * LLR_STATUS_CONTEXT_EXCEEDED (the prompt does not fit), LLR_STATUS_INVALID_STATE (in use, or an earlier turn failed
  * and llr_runner_reset was not called), LLR_STATUS_POISONED, those of llr_runner_load. Errors of the model while the
  * turn runs (LLR_STATUS_BACKEND_FAILED, LLR_STATUS_DELEGATE_INVALID_HANDLE) end it without a final chunk; call

@@ -82,8 +82,8 @@ public:
         return generate(prompt, config, std::move(token_callback), std::move(stats_callback));
     }
 
-    // Takes a prompt into the context and makes no turn of it: a later generate() goes on behind it. Gives the likeliest
-    // token to follow.
+    // Takes a prompt into the context and makes no turn of it: a later generate() goes on behind it, and generate("")
+    // right from it. Gives the likeliest token to follow.
     [[nodiscard]] UpstreamResult<std::uint64_t> prefill(const std::string &prompt, const GenerationConfig &config)
     {
         return prefilled(prompt, turn_options(config));

@@ -43,7 +43,7 @@ pub enum RunnerError {
     ContextExceeded { have: usize, need: usize, limit: usize },
     #[error("this program takes a prompt only at position 0, the context is at {position}: reset it first")]
     OnlyAtStart { position: usize },
-    #[error("the prompt is empty")]
+    #[error("the prompt is empty, and there are no logits of earlier tokens from which the turn could go on")]
     EmptyPrompt,
     #[error("token {index} of the input is {token}, the vocabulary has {vocab} tokens")]
     TokenOutsideVocabulary { index: usize, token: TokenId, vocab: usize },

@@ -12,7 +12,7 @@ use super::prompt_processor::{feed_prompt, process_prompt};
 use super::stage::{LastRow, Part};
 use super::text::{self, TextModel};
 use super::token_generator;
-use super::turn::Turn;
+use super::turn::{Source, Turn};
 use crate::error::{Context, Result};
 use crate::runtime::Module;
 use crate::tokenizer::TokenId;
@@ -50,6 +50,13 @@ impl Loaded {
             Self::Static { model, .. } => process_prompt(model, turn),
             Self::Text(model) => text::prefill(model, turn),
         }
+    }
+
+    /// Takes the turn's first token from the logits of a prompt that was processed before; says whether the turn ends
+    /// already.
+    pub fn resume(&mut self, last: LastRow, turn: &mut Turn<'_>) -> Result<Option<FinishReason>> {
+        let source = Source { position: self.position() - 1, row: last.row };
+        turn.take(self.last_logits(last)?, source)
     }
 
     /// Decodes until the turn ends.

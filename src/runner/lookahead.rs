@@ -65,7 +65,8 @@ impl Lookahead {
         let Model { decoder, kv, decode: Some(stage), .. } = model else { return Ok(FinishReason::ContextFull) };
         stage.begin_tree(&mut decoder.arena, kv, self.map.clone());
         if self.levels.is_empty() {
-            self.guess_from(turn.prompt);
+            // A turn without a prompt has its first token.
+            self.guess_from(if turn.prompt.is_empty() { &turn.tokens } else { turn.prompt });
         }
         loop {
             let position = kv.len();

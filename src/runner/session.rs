@@ -9,6 +9,7 @@ use super::loaded::Loaded;
 use super::logits::LogitsFormat;
 use super::memory::RunnerMemory;
 use super::sampler::Sampler;
+use super::stage::LastRow;
 use super::stats::{Stats, now_ms};
 use super::token_steps::ByHand;
 use super::turn::Turn;
@@ -96,7 +97,8 @@ impl Runner {
         Ok(Self { loaded, sampler, tokenizer, eos_ids, canceller, poisoned, by_hand, load_ms })
     }
 
-    /// Runs one turn. `on_token` is called for each token as it is made and may stop the turn.
+    /// Runs one turn. `on_token` is called for each token as it is made and may stop the turn. An empty prompt goes on
+    /// from the logits that [`prefill_tokens`](Self::prefill_tokens) or [`step`](Self::step) left.
     ///
     /// A turn that is cancelled before its first token leaves the context as it was. After an error from the model the
     /// context is invalid until [`reset`](Self::reset); an error in the arguments leaves it as it was.
@@ -113,18 +115,28 @@ impl Runner {
         if config.max_new_tokens == Some(0) {
             return Err(RunnerError::NothingToGenerate.into());
         }
-        let prompt = self.prompt_tokens(prompt, config)?;
+        let (prompt, last) = match (prompt, self.by_hand.last()) {
+            (Prompt::Text("") | Prompt::Tokens([]), Some(last)) => (Vec::new(), Some(last)),
+            _ => (self.prompt_tokens(prompt, config)?, None),
+        };
         if let Some((index, token)) = self.stranger(&config.forced) {
             return Err(RunnerError::ForcedOutsideVocabulary { index, token, vocab: self.loaded.vocab() }.into());
         }
         let seq_len = self.seq_len(config);
-        self.check_length(prompt.len(), seq_len)?;
+        match last {
+            Some(_) if self.position() < seq_len => {}
+            Some(_) => {
+                let (have, limit) = (self.position(), seq_len - 1);
+                return Err(RunnerError::ContextExceeded { have, need: 0, limit }.into());
+            }
+            None => self.check_length(prompt.len(), seq_len)?,
+        }
 
         self.by_hand = ByHand::default();
         self.canceller.0.store(false, Ordering::Release);
         // Stays so when an error or a panic in the callback leaves this function early.
         self.poisoned = true;
-        let generation = self.run_turn(prompt, seq_len, config, on_token)?;
+        let generation = self.run_turn(prompt, last, seq_len, config, on_token)?;
         self.poisoned = false;
         Ok(generation)
     }
@@ -132,6 +144,7 @@ impl Runner {
     fn run_turn(
         &mut self,
         prompt: Vec<TokenId>,
+        last: Option<LastRow>,
         seq_len: usize,
         config: &GenerationConfig,
         on_token: &mut dyn FnMut(&TokenEvent<'_>) -> ControlFlow<()>,
@@ -140,6 +153,8 @@ impl Runner {
         self.sampler.begin(config);
         self.loaded.decoder().take_execution_time();
         // Programs state their context length, so it is no measure of what to take at once.
+        // As upstream: of a prompt that was processed before the turn, all that the context holds.
+        let num_prompt_tokens = if last.is_some() { self.position() } else { prompt.len() } as i64;
         let expected = (seq_len - self.position() - prompt.len()).min(MAX_EXPECTED);
         let mut turn = Turn {
             config,
@@ -154,7 +169,10 @@ impl Runner {
             tokens: Vec::with_capacity(expected),
             sampling: Duration::ZERO,
         };
-        let end = self.loaded.prefill(&mut turn)?;
+        let end = match last {
+            Some(last) => self.loaded.resume(last, &mut turn)?,
+            None => self.loaded.prefill(&mut turn)?,
+        };
         let prompt_eval_end_ms = now_ms();
         let finish_reason = match end {
             Some(reason) => reason,
@@ -170,7 +188,7 @@ impl Runner {
             inference_end_ms: now_ms(),
             aggregate_sampling_time_ms: sampling.as_millis() as i64,
             aggregate_model_execution_time_ms: self.loaded.decoder().take_execution_time().as_millis() as i64,
-            num_prompt_tokens: prompt.len() as i64,
+            num_prompt_tokens,
             num_generated_tokens: tokens.len().saturating_sub(1) as i64,
         };
         if matches!(finish_reason, FinishReason::SeqLen | FinishReason::ContextFull) {

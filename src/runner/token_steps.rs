@@ -18,6 +18,13 @@ pub(crate) struct ByHand {
     drawing: bool,
 }
 
+impl ByHand {
+    /// Where the logits of the last token fed are, while no turn has come after it.
+    pub fn last(&self) -> Option<LastRow> {
+        self.last
+    }
+}
+
 impl Runner {
     /// Takes `tokens` into the context, as a prompt is: in blocks, where the program has a method for that. The logits
     /// of the last one are there afterwards, and the sampler's random numbers begin anew.

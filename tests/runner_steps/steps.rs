@@ -4,9 +4,10 @@ use crate::fake_module::{FakeModel, Probe};
 use crate::fake_text::FakeText;
 use crate::{by_hand, error_of, load, prompt, runners, tokens, turn};
 use llama_runner::Status;
-use llama_runner::runner::{GenerationConfig, Runner, RunnerError, RunnerOptions};
+use llama_runner::runner::{GenerationConfig, Prompt, Runner, RunnerError, RunnerOptions};
 use llama_runner::tensor::DType;
 use llama_runner::tokenizer::TokenId;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -25,7 +26,42 @@ fn a_turn_by_hand_equals_a_turn() {
             assert_eq!(by_hand(&mut runner, &prompt(3), &config).unwrap(), second, "{name}: the second turn");
             assert_eq!(runner.position(), position, "{name}");
             runner.reset();
+            for (len, want) in [(21, &first), (3, &second)] {
+                runner.prefill_tokens(&prompt(len)).unwrap();
+                assert_eq!(&turn(&mut runner, &[], &config), want, "{name}: a turn without a prompt");
+            }
+            assert_eq!(runner.position(), position, "{name}");
+            runner.reset();
         }
+    }
+}
+
+#[test]
+fn a_turn_without_a_prompt_needs_logits_and_room() {
+    for (name, mut runner) in runners() {
+        let empty = |runner: &mut Runner, config: &GenerationConfig| {
+            runner.generate(Prompt::Text(""), config, &mut |_| ControlFlow::Continue(()))
+        };
+        assert_eq!(error_of(empty(&mut runner, &tokens(2))), RunnerError::EmptyPrompt, "{name}");
+        let all = turn(&mut runner, &prompt(9), &tokens(4));
+        assert_eq!(
+            error_of(empty(&mut runner, &tokens(2))),
+            RunnerError::EmptyPrompt,
+            "{name}: its last token is not fed"
+        );
+        runner.step(all[3]).unwrap();
+        let narrow = GenerationConfig { seq_len: runner.position(), ..tokens(2) };
+        let (have, limit) = (narrow.seq_len, narrow.seq_len - 1);
+        let error = error_of(empty(&mut runner, &narrow));
+        assert_eq!(error, RunnerError::ContextExceeded { have, need: 0, limit }, "{name}");
+        let going_on = empty(&mut runner, &tokens(2)).unwrap();
+        assert_eq!((going_on.stats.num_prompt_tokens, going_on.tokens.len()), (have as i64, 2), "{name}");
+        runner.reset();
+        assert_eq!(turn(&mut runner, &prompt(9), &tokens(6))[4..], going_on.tokens, "{name}");
+        runner.reset();
+        runner.prefill_tokens(&prompt(9)).unwrap();
+        runner.rewind(4).unwrap();
+        assert_eq!(error_of(empty(&mut runner, &tokens(2))), RunnerError::EmptyPrompt, "{name}: went back");
     }
 }
 
