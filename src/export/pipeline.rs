@@ -426,7 +426,7 @@ fn facts(options: &Options, checkpoint: &Checkpoint, recipe: &Recipe) -> Vec<(&'
         ("Embedding", embedding),
     ];
     if options.mode != Mode::Dynamic {
-        facts.push(("Keys and values", format!("{} bits, {}", options.kv_bits.name(), options.kv_layout.name())));
+        facts.push(("Keys and values", format!("{} bits, {}", recipe.kv_bits, options.kv_layout.name())));
     }
     if options.backend == Backend::Qnn {
         facts.push(("SoC", format!("{}, {} shards", options.qnn.soc_model, options.qnn.num_sharding)));

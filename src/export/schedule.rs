@@ -3,7 +3,7 @@
 
 use super::ModelConfig;
 use super::lower::qnn::{self, FitBlockScales};
-use super::options::{Backend, Choice, KvBits, Mode, Observer, Options, Ptq, WeightScales};
+use super::options::{Backend, Choice, Mode, Observer, Options, Ptq, WeightScales};
 use super::quantize::passes::{Setup, for_setup};
 use super::quantize::{EmbeddingFormat, LinearRule, QuantizeError, RangeMethod, Recipe, ScaleMethod, WeightFormat};
 use crate::passes::{self, ConstantFold, DeadCode, Pass, PassError, PassManager, Simplify};
@@ -20,11 +20,9 @@ pub(super) fn recipe(options: &Options, config: &ModelConfig) -> Result<Recipe, 
         Ptq::Weights8 => Recipe { name: "int8", linear: Some(WeightFormat::per_channel(8)), ..Recipe::none() },
         of => Recipe::named(of.name(), config)?,
     };
-    recipe.kv_bits = match options.kv_bits {
-        KvBits::B8 => 8,
-        KvBits::B16 => 16,
-        KvBits::B32 => 32,
-    };
+    if let Some(bits) = options.kv_bits {
+        recipe.kv_bits = bits.count();
+    }
     if let (Some(block), Some(linear)) = (options.weight_group(), &mut recipe.linear) {
         linear.block = Some(block);
         let rows = WeightFormat::per_channel(8);
@@ -120,7 +118,7 @@ impl Need {
             None => has_text,
         };
         Self {
-            ranges: options.backend == Backend::Qnn || options.kv_bits != KvBits::B32,
+            ranges: options.backend == Backend::Qnn || recipe.kv_bits < 32,
             moments: recipe.linear.is_some() && feedback,
         }
     }

@@ -111,6 +111,17 @@ pub enum KvBits {
     B32,
 }
 
+impl KvBits {
+    /// As a number.
+    pub fn count(self) -> u8 {
+        match self {
+            Self::B8 => 8,
+            Self::B16 => 16,
+            Self::B32 => 32,
+        }
+    }
+}
+
 impl Choice for KvBits {
     const ALL: &'static [Self] = &[Self::B8, Self::B16, Self::B32];
 

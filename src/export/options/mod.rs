@@ -35,8 +35,8 @@ pub struct Options {
     pub backend: Backend,
     /// How static methods exchange keys and values.
     pub kv_layout: KvLayout,
-    /// Width of keys and values.
-    pub kv_bits: KvBits,
+    /// Width of keys and values. `None`: as the model's recipe has it, which is 32 where activations are floats.
+    pub kv_bits: Option<KvBits>,
     /// Contexts and blocks.
     pub lengths: Lengths,
     /// Sizes of lookahead decoding, for [`Mode::Lookahead`].
@@ -156,7 +156,7 @@ impl Options {
             mode: if backend == Backend::Qnn { Mode::Hybrid } else { Mode::Dynamic },
             backend,
             kv_layout: KvLayout::PerLayer,
-            kv_bits: if backend == Backend::Qnn { KvBits::B8 } else { KvBits::B32 },
+            kv_bits: None,
             lengths: Lengths { max_seq_len: 512, max_context_len: None, prefill_ar_len: 32 },
             lookahead: LookaheadConfig { ngram: 5, window: 8, gcap: 8 },
             full_logits: false,
@@ -212,14 +212,14 @@ impl Options {
         if !fits {
             return Err(OptionsError::PtqOnBackend { ptq, backend });
         }
-        if is_qnn && kv_bits == KvBits::B32 {
+        if is_qnn && kv_bits == Some(KvBits::B32) {
             return Err(OptionsError::FloatCacheOnQnn);
         }
-        if ptq == Ptq::A8W8 && kv_bits == KvBits::B16 {
+        if ptq == Ptq::A8W8 && kv_bits == Some(KvBits::B16) {
             return Err(OptionsError::WideCache);
         }
-        if mode == Mode::Dynamic && kv_bits != KvBits::B32 {
-            return Err(OptionsError::NarrowCacheInside { bits: kv_bits });
+        if let Some(bits) = kv_bits.filter(|&bits| mode == Mode::Dynamic && bits != KvBits::B32) {
+            return Err(OptionsError::NarrowCacheInside { bits });
         }
         if mode == Mode::Dynamic && self.kv_layout != KvLayout::PerLayer {
             return Err(OptionsError::LayoutOfDynamic);

@@ -46,7 +46,7 @@ fn defaults_of_every_backend_go_together() {
 fn what_does_not_go_with_the_backend_is_refused_by_name() {
     use Backend::*;
     let cases: &[(Backend, Change, &str)] = &[
-        (Qnn, |o| o.kv_bits = KvBits::B32, "kv_bits 32 does not go with backend qnn"),
+        (Qnn, |o| o.kv_bits = Some(KvBits::B32), "kv_bits 32 does not go with backend qnn"),
         (Qnn, |o| o.mode = Mode::Dynamic, "mode dynamic does not go with backend qnn"),
         (Qnn, |o| o.ptq = Ptq::Dynamic8W4, "ptq 8da4w does not go with backend qnn, which takes 16a4w, 16a8w and 8a8w"),
         (Qnn, |o| o.ptq = Ptq::None, "ptq none does not go with backend qnn"),
@@ -56,14 +56,14 @@ fn what_does_not_go_with_the_backend_is_refused_by_name() {
             |o| o.ptq = Ptq::Dynamic8W4,
             "ptq 8da4w does not go with backend portable, which takes int8 and none",
         ),
-        (Xnnpack, |o| o.kv_bits = KvBits::B8, "kv_bits 8 does not go with mode dynamic"),
+        (Xnnpack, |o| o.kv_bits = Some(KvBits::B8), "kv_bits 8 does not go with mode dynamic"),
         (Portable, |o| o.kv_layout = KvLayout::PerHead, "kv_layout per_head does not go with mode dynamic"),
         (Xnnpack, |o| o.qnn.num_sharding = 2, "num_sharding does not go with backend xnnpack"),
         (Qnn, |o| o.qnn.num_sharding = 0, "num_sharding 0"),
         (Xnnpack, |o| o.qnn.weight_sharing = true, "weight sharing is between two methods"),
         (Qnn, |o| (o.qnn.weight_sharing, o.mode) = (true, Mode::Kv), "weight sharing is between two methods"),
         (Qnn, |o| o.qnn.soc_model = "SM8560".into(), "there is no SoC \"SM8560\"; the nearest is SM8550"),
-        (Qnn, |o| (o.ptq, o.kv_bits) = (Ptq::A8W8, KvBits::B16), "kv_bits 16 does not go with ptq 8a8w"),
+        (Qnn, |o| (o.ptq, o.kv_bits) = (Ptq::A8W8, Some(KvBits::B16)), "kv_bits 16 does not go with ptq 8a8w"),
         (Qnn, |o| o.full_logits = true, "full logits are of mode dynamic; mode hybrid gives them anyway"),
         (Qnn, |o| (o.ptq, o.group_size) = (Ptq::A16W8, Some(32)), "group_size does not go with ptq 16a8w"),
         (Xnnpack, |o| o.group_size = Some(1), "group_size 1 is below 2"),

@@ -89,37 +89,41 @@ struct Family {
     architecture: &'static str,
     dim: usize,
     layers: usize,
-    block: Option<usize>,
-    down_8_bits: Option<RangeInclusive<usize>>,
+    block: usize,
+    /// Layers whose down projection has 8 bits.
+    down_8_bits: RangeInclusive<usize>,
     head_8_bits: bool,
+    kv_bits: u8,
 }
 
-/// From `static_llm_quant_recipe.py` of ExecuTorch 1.5.
+const NO_LAYER: RangeInclusive<usize> = RangeInclusive::new(1, 0);
+
+impl Family {
+    const fn new(architecture: &'static str, dim: usize, layers: usize, block: usize) -> Self {
+        Self { architecture, dim, layers, block, down_8_bits: NO_LAYER, head_8_bits: true, kv_bits: 8 }
+    }
+
+    fn of(config: &ModelConfig) -> Option<&'static Self> {
+        let same = |family: &&Self| {
+            (family.architecture, family.dim, family.layers) == (&config.architecture[..], config.dim, config.layers)
+        };
+        FAMILIES.iter().find(same)
+    }
+}
+
+/// From `static_llm_quant_recipe.py` of ExecuTorch 1.5: Llama 3.2 1B and 3B, Qwen 2.5 0.5B and 1.5B, Qwen 3 0.6B and 1.7B.
 const FAMILIES: &[Family] = &[
+    Family { down_8_bits: RangeInclusive::new(0, 3), ..Family::new("llama", 2048, 16, 32) },
+    Family { down_8_bits: RangeInclusive::new(21, 27), ..Family::new("llama", 3072, 28, 32) },
+    Family { head_8_bits: false, kv_bits: 16, ..Family::new("qwen2", 896, 24, 16) },
+    Family { kv_bits: 16, ..Family::new("qwen2", 1536, 28, 16) },
     Family {
-        architecture: "llama", // Llama 3.2 1B
-        dim: 2048,
-        layers: 16,
-        block: Some(32),
-        down_8_bits: Some(0..=3),
-        head_8_bits: true,
-    },
-    Family {
-        architecture: "llama", // Llama 3.2 3B
-        dim: 3072,
-        layers: 28,
-        block: Some(32),
-        down_8_bits: Some(21..=27),
-        head_8_bits: true,
-    },
-    Family {
-        architecture: "qwen2", // Qwen 2.5 0.5B
-        dim: 896,
-        layers: 24,
-        block: Some(16),
-        down_8_bits: None,
+        down_8_bits: RangeInclusive::new(0, 27),
         head_8_bits: false,
+        kv_bits: 16,
+        ..Family::new("qwen3", 1024, 28, 32)
     },
+    Family::new("qwen3", 2048, 28, 16),
 ];
 
 /// Models below this width have few weights, and few in a row for errors of rounding to average out: more of them get 8
@@ -186,25 +190,22 @@ impl Recipe {
     }
 
     fn static_16a4w(config: &ModelConfig) -> Self {
-        let mut recipe = Self::fixed("16a4w", CodeType::asymmetric(16), WeightFormat::per_channel(4));
-        let same = |family: &&Family| {
-            (family.architecture, family.dim, family.layers) == (&config.architecture[..], config.dim, config.layers)
-        };
-        let family = FAMILIES.iter().find(same);
         let eight = WeightFormat::per_channel(8);
+        let blocks = |block| Some(WeightFormat { block: Some(block), ..WeightFormat::per_channel(4) });
+        let mut recipe = Self::fixed("16a4w", CodeType::asymmetric(16), WeightFormat::per_channel(4));
+        let family = Family::of(config);
         if family.is_none_or(|family| family.head_8_bits) {
             recipe.rules.push(LinearRule::everywhere("logits", eight));
         }
-        if let Some(block) = family.and_then(|family| family.block) {
-            recipe.linear = Some(WeightFormat { block: Some(block), ..WeightFormat::per_channel(4) });
-        }
-        if family.is_none() && config.dim < NARROW {
-            recipe.linear = Some(WeightFormat { block: Some(NARROW_BLOCK), ..WeightFormat::per_channel(4) });
+        if let Some(family) = family {
+            recipe.linear = blocks(family.block);
+            recipe.kv_bits = family.kv_bits;
+            let layers = Some(family.down_8_bits.clone());
+            recipe.rules.push(LinearRule { layers, part: "feed_forward.down", format: eight });
+        } else if config.dim < NARROW {
+            recipe.linear = blocks(NARROW_BLOCK);
             let parts = ["feed_forward.gate", "feed_forward.up", "feed_forward.down"];
             recipe.rules.extend(parts.map(|part| LinearRule::everywhere(part, eight)));
-        }
-        if let Some(layers) = family.and_then(|family| family.down_8_bits.clone()) {
-            recipe.rules.push(LinearRule { layers: Some(layers), part: "feed_forward.down", format: eight });
         }
         recipe
     }
@@ -245,7 +246,12 @@ mod tests {
         assert_eq!(bits("layers.3.feed_forward.down"), Some((8, None)));
         assert_eq!(bits("layers.4.feed_forward.down"), Some((4, Some(32))));
         assert_eq!(bits("layers.3.feed_forward.up"), Some((4, Some(32))));
-        assert_eq!(bits("logits"), Some((8, None)));
+        assert_eq!((bits("logits"), recipe.kv_bits), (Some((8, None)), 8));
+        let qwen = ModelConfig { architecture: "qwen3".into(), dim: 1024, layers: 28, ..tiny_config() };
+        let recipe = Recipe::named("16a4w", &qwen).unwrap();
+        let bits = |name: &str| recipe.format_of(name, 64).map(|format| (format.bits, format.block));
+        assert_eq!(bits("layers.27.feed_forward.down"), Some((8, None)));
+        assert_eq!((bits("logits"), recipe.kv_bits), (Some((4, Some(32))), 16));
         let small = Recipe::named("16a4w", &tiny_config()).unwrap();
         let blocks = WeightFormat { block: Some(32), ..WeightFormat::per_channel(4) };
         assert_eq!(small.format_of("layers.0.attention.value", 64), Some(blocks));

@@ -49,7 +49,7 @@ pub struct Arguments {
     /// How static methods exchange keys and values: today's way, or that of PR 10578.
     #[arg(long, value_parser = choice::<KvLayout>(), default_value = "per_layer", help_heading = "Program")]
     kv_layout: KvLayout,
-    /// Width of keys and values [default: 8 for qnn, else 32]
+    /// Width of keys and values [default: as the model's recipe for qnn (8, or 16), else 32]
     #[arg(long, value_parser = choice::<KvBits>(), help_heading = "Program")]
     kv_bits: Option<KvBits>,
     /// Length of a guessed n-gram, in mode lookahead.
@@ -172,7 +172,7 @@ impl Arguments {
         options.tokenizer = self.tokenizer_model.clone().or_else(|| self.tokenizer_bin.clone());
         options.mode = self.mode();
         options.kv_layout = self.kv_layout;
-        options.kv_bits = self.kv_bits.unwrap_or(options.kv_bits);
+        options.kv_bits = self.kv_bits;
         options.lengths = Lengths {
             max_seq_len: self.max_seq_len,
             max_context_len: self.max_context_len,
