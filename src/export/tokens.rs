@@ -3,8 +3,8 @@
 use super::checkpoint::{Checkpoint, TokenizerFiles};
 use super::options::{Calibration, Options};
 use crate::base::whole_file;
-use crate::error::{Error, Result, Status};
-use crate::tokenizer::{self, Specials, TokenId, Tokenizer};
+use crate::error::{Context, Error, Result, Status};
+use crate::tokenizer::{self, HuggingFace, Specials, TokenId, Tokenizer};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,8 +39,11 @@ impl Found {
         }
         if let Some(made) = checkpoint.tokenizer_files()? {
             let path = options.output.with_file_name("tokenizer.json");
-            let tokenizer = tokenizer::from_bytes(&made.tokenizer, &path)?;
-            return Ok(Some(Self { tokenizer, path, made: Some(made) }));
+            // Not a tokenizer_config.json that happens to lie where this one will: it is of an earlier export.
+            let tokenizer = HuggingFace::from_bytes(&made.tokenizer, Some(&made.config))
+                .map_err(|defect| Error::from_source(Status::InvalidExternalData, defect))
+                .with_context(|| format!("the tokenizer of {}", options.checkpoint.display()))?;
+            return Ok(Some(Self { tokenizer: Arc::new(tokenizer), path, made: Some(made) }));
         }
         let folder = match options.checkpoint.is_dir() {
             true => options.checkpoint.as_path(),

@@ -3,6 +3,8 @@
 use super::files::{Gguf, put};
 use super::*;
 use crate::error::Status;
+use crate::export::options::{Backend, Options};
+use crate::export::tokens::Found;
 use crate::tokenizer::{HuggingFace, SentencePiece, Specials, Tokenizer};
 
 fn files(gguf: &Gguf) -> Result<TokenizerFiles> {
@@ -48,6 +50,20 @@ fn pre_tokenizers_split_as_their_models_do() {
         assert_eq!(pieces(&byte_level(pre), "123 ab<|end|>[tool]"), expected, "{pre}");
     }
     assert_eq!(pieces(&byte_level("llama-bpe"), "1231"), ["123", "1"]);
+}
+
+#[test]
+fn an_export_reads_the_own_tokenizer_and_not_what_lies_beside_the_output() {
+    let folder = tempfile::tempdir().unwrap();
+    put(folder.path(), "m.gguf", byte_level("gpt-2").bytes());
+    let output = folder.path().join("out.pte");
+    let options = Options::new(folder.path().join("m.gguf"), output, Backend::Portable);
+    let checkpoint = open_at(folder.path().join("m.gguf")).unwrap();
+    let end = |found: Option<Found>| found.unwrap().tokenizer.eos().to_vec();
+    let alone = end(Found::of(&options, &checkpoint).unwrap());
+    assert_eq!(alone, [100]);
+    put(folder.path(), "tokenizer_config.json", r#"{"eos_token": "a"}"#);
+    assert_eq!(end(Found::of(&options, &checkpoint).unwrap()), alone);
 }
 
 #[test]
