@@ -232,7 +232,7 @@ pub unsafe extern "C" fn llr_runner_logits(
 ///
 /// Errors: LLR_STATUS_INVALID_ARGUMENT (NULL), LLR_STATUS_INVALID_STATE (no logits, as llr_runner_logits says; in use),
 /// LLR_STATUS_NOT_SUPPORTED (a temperature above 0, and the program does not say which reals its integers stand for),
-/// LLR_STATUS_POISONED, those of llr_runner_load.
+/// LLR_STATUS_INVALID_PROGRAM (logits that are NaN), LLR_STATUS_POISONED, those of llr_runner_load.
 ///
 /// Threads: one at a time.
 ///

@@ -55,6 +55,8 @@ pub enum RunnerError {
     Temperature(f32),
     #[error("top_p {0} is not above 0 and at most 1")]
     TopP(f32),
+    #[error("the logits are no numbers (NaN): damaged weights, or a computation beyond the range of its type")]
+    NanLogits,
     #[error("max_new_tokens 0 leaves nothing to generate")]
     NothingToGenerate,
     #[error(
@@ -93,7 +95,7 @@ impl From<RunnerError> for Error {
         use RunnerError::*;
         let status = match error {
             MethodMissing { .. } | NoMethod { .. } | NoSuchMethod { .. } => Status::NotFound,
-            StatedLength { .. } | NoContextLength => Status::InvalidProgram,
+            StatedLength { .. } | NoContextLength | NanLogits => Status::InvalidProgram,
             ContextExceeded { .. } => Status::ContextExceeded,
             OnlyAtStart { .. } | Poisoned | NoLogits => Status::InvalidState,
             Cancelled | LoadCancelled => Status::Cancelled,

@@ -36,6 +36,18 @@ impl LogitsFormat {
         }
     }
 
+    /// Whether the logit at `index` is no number.
+    pub fn is_nan(&self, row: &[u8], index: usize) -> bool {
+        let at = index * self.dtype.size();
+        let Some(bytes) = row.get(at..at + self.dtype.size()) else { return false };
+        match *bytes {
+            [a, b, c, d] if self.dtype == DType::F32 => f32::from_le_bytes([a, b, c, d]).is_nan(),
+            [a, b] if self.dtype == DType::F16 => half::f16::from_le_bytes([a, b]).is_nan(),
+            [a, b] if self.dtype == DType::BF16 => half::bf16::from_le_bytes([a, b]).is_nan(),
+            _ => false,
+        }
+    }
+
     /// Writes the real values of a row, little-endian as the model wrote it, to `reals`; codes stay codes where no
     /// encoding is known.
     pub fn reals(&self, row: &[u8], reals: &mut Vec<f32>) {

@@ -77,9 +77,10 @@ impl Sampler {
         self.format.argmax(row) as TokenId
     }
 
-    /// The next token, by the turn's temperature.
-    pub fn sample(&mut self, row: &[u8]) -> TokenId {
-        if self.temperature == 0.0 { self.greedy(row) } else { self.draw(row) }
+    /// The next token, by the turn's temperature. A NaN is never chosen: [`RunnerError::NanLogits`].
+    pub fn sample(&mut self, row: &[u8]) -> Result<TokenId, RunnerError> {
+        let token = if self.temperature == 0.0 { self.greedy(row) } else { self.draw(row) };
+        if self.format.is_nan(row, token as usize) { Err(RunnerError::NanLogits) } else { Ok(token) }
     }
 
     fn draw(&mut self, row: &[u8]) -> TokenId {
@@ -130,7 +131,7 @@ mod tests {
         let mut counts = vec![0; row.len()];
         for seed in 0..1000 {
             sampler.begin(&GenerationConfig { seed, ..config.clone() });
-            counts[sampler.sample(bytemuck::cast_slice(row)) as usize] += 1;
+            counts[sampler.sample(bytemuck::cast_slice(row)).unwrap() as usize] += 1;
         }
         counts
     }
@@ -171,7 +172,7 @@ mod tests {
         let mut sampler = sampler(Some(Encoding { scale: 0.5, zero_point: 0 }));
         let mut draw = |seed| {
             sampler.begin(&GenerationConfig { temperature: 1.0, seed, ..Default::default() });
-            (0..50).map(|_| sampler.sample(bytemuck::cast_slice(&row))).collect::<Vec<_>>()
+            (0..50).map(|_| sampler.sample(bytemuck::cast_slice(&row)).unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(draw(3), draw(3));
         assert_ne!(draw(3), draw(4));
@@ -192,12 +193,19 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_nan_or_infinity_still_give_a_token() {
+    fn rows_of_infinity_still_give_a_token_and_a_nan_is_never_chosen() {
         let mut sampler = Sampler::new(LogitsFormat { dtype: DType::F32, encoding: None });
-        sampler.begin(&GenerationConfig { temperature: 1.0, ..Default::default() });
-        for row in [[f32::NAN; 3], [f32::INFINITY; 3], [f32::NEG_INFINITY; 3]] {
-            assert_eq!(sampler.sample(bytemuck::cast_slice(&row)), 0);
+        for temperature in [0.0, 1.0] {
+            sampler.begin(&GenerationConfig { temperature, ..Default::default() });
+            for row in [[f32::INFINITY; 3], [f32::NEG_INFINITY; 3]] {
+                assert_eq!(sampler.sample(bytemuck::cast_slice(&row)), Ok(0));
+            }
+            assert_eq!(sampler.sample(bytemuck::cast_slice(&[f32::NAN; 3])), Err(RunnerError::NanLogits));
+            assert_eq!(sampler.sample(bytemuck::cast_slice(&[1.0, 50.0, f32::NAN])), Ok(1));
         }
-        assert_eq!(sampler.sample(bytemuck::cast_slice(&[f32::NAN, 50.0, 1.0])), 1);
+        assert_eq!(sampler.sample(bytemuck::cast_slice(&[f32::NAN, 50.0, 1.0])), Ok(1), "drawn");
+        let halves = [half::f16::NAN; 2].map(half::f16::to_bits);
+        let sampler = &mut Sampler::new(LogitsFormat { dtype: DType::F16, encoding: None });
+        assert_eq!(sampler.sample(bytemuck::cast_slice(&halves)), Err(RunnerError::NanLogits));
     }
 }

@@ -81,7 +81,7 @@ impl Runner {
     /// token is not fed.
     ///
     /// # Errors
-    /// [`RunnerError::NoLogits`]; those of the three values.
+    /// [`RunnerError::NoLogits`]; [`RunnerError::NanLogits`]; those of the three values.
     pub fn sample(&mut self, config: &GenerationConfig) -> Result<TokenId> {
         self.sampler.check(config)?;
         let last = self.by_hand.last.ok_or(RunnerError::NoLogits)?;
@@ -89,7 +89,7 @@ impl Runner {
             true => self.sampler.adjust(config),
             false => self.sampler.begin(config),
         }
-        Ok(self.sampler.sample(self.loaded.last_logits(last)?.bytes))
+        Ok(self.sampler.sample(self.loaded.last_logits(last)?.bytes)?)
     }
 
     /// Goes back to the first `position` tokens of the context. Their logits are gone; the next token fed makes new ones.

@@ -53,7 +53,13 @@ impl Turn<'_> {
     pub fn take(&mut self, logits: LogitsRow<'_>, source: Source) -> Result<Option<FinishReason>> {
         let began = Instant::now();
         let forced = self.config.forced.get(self.tokens.len()).copied();
-        let token = forced.unwrap_or_else(|| self.sampler.sample(logits.bytes));
+        let token = match forced {
+            Some(token) => token,
+            None => self
+                .sampler
+                .sample(logits.bytes)
+                .with_context(|| format!("choosing the token behind position {}", source.position))?,
+        };
         self.sampling += began.elapsed();
 
         // The token made from the prompt is decoded as if it followed itself, as upstream does.

@@ -11,7 +11,7 @@ use llama_runner::{Error, Result, Status};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// How keys and values are cut into tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,6 +163,8 @@ pub struct Probe {
     pub executions: AtomicUsize,
     /// The call that fails, counted from 1; 0 for none.
     pub fail_at: AtomicUsize,
+    /// Whether logits are NaN, where they are floats.
+    pub nan: AtomicBool,
 }
 
 impl Probe {
@@ -364,6 +366,9 @@ impl FakeModule {
             let bytes = &mut arena.bytes_mut(logits)[row * model.vocab * logits_size..];
             for (cell, code) in bytes.chunks_mut(logits_size).zip(codes) {
                 match model.logits {
+                    DType::F32 if self.probe.nan.load(Ordering::SeqCst) => {
+                        cell.copy_from_slice(&f32::NAN.to_le_bytes());
+                    }
                     DType::F32 => cell.copy_from_slice(&(code as f32).to_le_bytes()),
                     _ => cell.copy_from_slice(&code.to_le_bytes()[..logits_size]),
                 }

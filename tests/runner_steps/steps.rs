@@ -178,6 +178,33 @@ fn a_cancelled_prompt_leaves_the_context_as_it_was() {
 }
 
 #[test]
+fn logits_that_are_no_numbers_are_an_error_and_not_a_token() {
+    let model = FakeModel { logits: DType::F32, ..Default::default() };
+    let (module, probe) = model.module();
+    let mut runner = load(module, RunnerOptions::default());
+    let want = turn(&mut runner, &prompt(8), &tokens(4));
+    runner.reset();
+    for config in [tokens(4), GenerationConfig { temperature: 0.8, ..tokens(4) }] {
+        let (nan, calls) = (probe.clone(), AtomicUsize::new(0));
+        *probe.hook.lock() =
+            Some(Box::new(move || nan.nan.store(calls.fetch_add(1, Ordering::SeqCst) == 2, Ordering::SeqCst)));
+        let error = runner.generate(Prompt::Tokens(&prompt(8)), &config, &mut |_| ControlFlow::Continue(()));
+        let error = error.unwrap_err();
+        assert_eq!((error.status(), error.find()), (Status::InvalidProgram, Some(&RunnerError::NanLogits)));
+        assert!(error.chain().starts_with("choosing the token behind position 9: "), "{}", error.chain());
+        *probe.hook.lock() = None;
+        assert_eq!(error_of(runner.sample(&config)), RunnerError::NoLogits);
+        runner.reset();
+    }
+    probe.nan.store(true, Ordering::SeqCst);
+    runner.prefill_tokens(&prompt(8)).unwrap();
+    assert_eq!(error_of(runner.sample(&tokens(1))), RunnerError::NanLogits);
+    probe.nan.store(false, Ordering::SeqCst);
+    runner.reset();
+    assert_eq!(turn(&mut runner, &prompt(8), &tokens(4)), want);
+}
+
+#[test]
 fn after_a_failed_step_only_reset_and_restore_go_on() {
     for (name, mut runner, probe) in probed() {
         let want = by_hand(&mut runner, &prompt(8), &tokens(4)).unwrap();
