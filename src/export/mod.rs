@@ -9,6 +9,7 @@ mod clock;
 mod config;
 mod continuation;
 pub mod emit;
+mod folder;
 pub mod lower;
 mod method;
 pub mod model;

@@ -2,27 +2,28 @@
 
 use super::checkpoint::{Checkpoint, Format, Source};
 use super::clock::Clock;
+use super::folder::Folder;
 use super::lower::qnn::QnnOptions;
 use super::lower::{self, Assets};
-use super::options::{self, Backend, Choice, Mode, Options, OptionsError};
+use super::options::{self, Backend, Mode, Options};
 use super::progress::{Progress, Stage};
 use super::quantize::passes::Setup;
-use super::quantize::{Calibration, CodeStore, EmbeddingFormat, Keep, Recipe, compare_static, quantize_layerwise};
-use super::report::{Layer, Method, Perplexity, Report, Written};
+use super::quantize::{Calibration, CodeStore, Keep, compare_static, quantize_layerwise};
+use super::report::{Layer, Perplexity, Report, facts};
 use super::resources::{self, Have, Need, Work};
 use super::schedule;
 use super::scratch::Scratch;
 use super::{MethodSpec, continuation, emit, model, tokens};
 use crate::base::storage::Blob;
-use crate::error::{Context, Error, Result, Status};
+use crate::error::{Context, Result};
 use crate::graph::Graph;
 use crate::passes::PassManager;
-use crate::pte::{ExecutionPlan, Program, is_program};
+use crate::pte::ExecutionPlan;
 use crate::qnn::compiler::CompilerOptions;
 use crate::qnn::{LibraryOptions, QnnLibrary, Soc};
 use crate::tensor::DType;
 use crate::tokenizer::{TokenId, Tokenizer};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Most tokens that calibration reads at once: its reference interpreter keeps a mask and scores of that size squared.
@@ -77,16 +78,14 @@ fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Resu
     let checkpoint = open(options, Some(folder))?;
     let config = checkpoint.config();
     let tokenizer = tokens::Found::of(options, &checkpoint)?;
-    if tokenizer.is_none() && options.needs_tokenizer {
-        return Err(OptionsError::NoTokenizer.into());
-    }
+    tokens::check_questions(options, config, tokenizer.as_ref())?;
     report.tokenizer = tokenizer.as_ref().map(|found| found.path.clone());
     let mut setup = Setup {
         recipe: schedule::recipe(options, config)?,
         calibration: Arc::default(),
         store: Arc::new(CodeStore::new(keep(Scratch::new(folder)?))),
     };
-    report.facts = facts(options, &checkpoint, &setup.recipe);
+    report.facts = facts::head(options, &checkpoint, &setup.recipe);
     report.passes = schedule::all(options, &setup)?.names();
 
     let has_text = tokenizer.is_some() || matches!(options.calibration, options::Calibration::TokenFile(_));
@@ -143,7 +142,7 @@ fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Resu
     // The library composes a context without telling how far it is.
     clock.begin(Stage::Lower, if options.backend == Backend::Qnn { 0 } else { graphs.len() });
     let (assets, plans) = lower(options, (&graphs, library), &setup.store, &mut clock)?;
-    report.methods = methods(&graphs, &plans);
+    report.methods = facts::methods(&graphs, &plans);
     let metadata = match options.mode {
         Mode::Dynamic => emit::dynamic_metadata(config, &specs[0]),
         _ => emit::static_metadata(config, &specs.iter().zip(&graphs).collect::<Vec<_>>()),
@@ -159,7 +158,7 @@ fn export(options: &Options, folder: &Path, progress: &mut dyn Progress) -> Resu
         // A tokenizer without its program is of no use; one that cannot be removed does no harm.
         report.beside.iter().for_each(|path| _ = std::fs::remove_file(path));
     })?;
-    report.output = Some(written(&options.output, &program)?);
+    report.output = Some(facts::file(&options.output, &program)?);
     report.peak_memory = resources::peak_memory();
     report.timings = clock.stop();
     Ok(report)
@@ -247,55 +246,6 @@ fn counted(progress: &mut dyn Progress, stage: Stage) -> impl FnMut(usize, usize
     }
 }
 
-/// An output that is there already may be replaced if it is a program, and nothing else: a checkpoint or a device that was
-/// named by mistake must stay.
-fn check_output(output: &Path) -> Result<()> {
-    let Ok(known) = std::fs::metadata(output) else { return Ok(()) };
-    let why = match known.is_file() {
-        _ if known.is_dir() => "is a folder",
-        false => "is no regular file",
-        true if known.len() == 0 || is_program(output) => return Ok(()),
-        true => "is there already and is no program (.pte); remove it, or name another",
-    };
-    Err(Error::new(Status::InvalidArgument, format!("the output {} {why}", output.display())))
-}
-
-/// The folder of the output, which goes again if it was made for nothing.
-struct Folder {
-    path: PathBuf,
-    /// Folders that were not there before, the innermost first.
-    made: Vec<PathBuf>,
-}
-
-impl Folder {
-    /// Makes it where it is not there.
-    fn of(output: &Path) -> Result<Self> {
-        check_output(output)?;
-        let path = match output.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
-        let missing = path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
-        let folder = Self { made: missing.map(Path::to_owned).collect(), path: path.clone() };
-        std::fs::create_dir_all(&path).map_err(|error| {
-            Error::new(Status::AccessFailed, format!("cannot make the folder {}: {error}", path.display()))
-        })?;
-        Ok(folder)
-    }
-
-    /// There is something in it now.
-    fn keep(mut self) {
-        self.made.clear();
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // One that others have put something into stays, as it should.
-        self.made.iter().for_each(|folder| _ = std::fs::remove_dir(folder));
-    }
-}
-
 /// Runs the passes on every graph and shows each where that was asked for.
 fn rewrite(passes: &PassManager, options: &Options, graphs: &mut [Graph], progress: &mut dyn Progress) -> Result<()> {
     let choices = &options.passes;
@@ -353,83 +303,4 @@ fn lower(
         progress.step();
     }
     Ok((assets, plans))
-}
-
-fn methods(graphs: &[Graph], plans: &[ExecutionPlan]) -> Vec<Method> {
-    let method = |(graph, plan): (&Graph, &ExecutionPlan)| Method {
-        name: graph.name.clone(),
-        nodes: graph.nodes.len(),
-        delegates: plan.delegates.len(),
-    };
-    graphs.iter().zip(plans).map(method).collect()
-}
-
-/// What was written, by its parts.
-fn written(path: &Path, program: &Program) -> Result<Written> {
-    let bytes = std::fs::metadata(path)
-        .map(|of| of.len())
-        .map_err(|error| Error::new(Status::AccessFailed, format!("cannot look at {}: {error}", path.display())))?;
-    let total = |blobs: &mut dyn Iterator<Item = usize>| blobs.map(|len| len as u64).sum::<u64>();
-    // Both methods of a QNN program name the same blobs, which are written once.
-    let mut delegates: Vec<&Blob> = Vec::new();
-    for blob in program.plans.iter().flat_map(|plan| &plan.delegates).map(|delegate| &delegate.processed) {
-        if !delegates.iter().any(|other| other.same_place(blob)) {
-            delegates.push(blob);
-        }
-    }
-    // A float table that is also the head is in the file as a constant alone.
-    let is_constant = |blob: &&Blob| program.constants.iter().any(|constant| constant.same_place(blob));
-    let mut of_delegates = program.named_data.values().filter(|blob| !is_constant(blob)).map(|blob| blob.len());
-    let mut parts = vec![
-        ("constants of operators".to_owned(), total(&mut program.constants.iter().map(|blob| blob.len()))),
-        ("weights of delegates".to_owned(), total(&mut of_delegates)),
-        ("delegates".to_owned(), total(&mut delegates.iter().map(|blob| blob.len()))),
-    ];
-    let known: u64 = parts.iter().map(|(_, bytes)| bytes).sum();
-    parts.push(("plans and padding".to_owned(), bytes.saturating_sub(known)));
-    parts.retain(|(_, bytes)| *bytes > 0);
-    parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-    Ok(Written { path: path.to_owned(), bytes, parts })
-}
-
-/// The head of the report.
-fn facts(options: &Options, checkpoint: &Checkpoint, recipe: &Recipe) -> Vec<(&'static str, String)> {
-    let config = checkpoint.config();
-    let totals = checkpoint.totals();
-    let embedding = match recipe.embedding {
-        EmbeddingFormat::Float => "float".into(),
-        EmbeddingFormat::PerTensor(codes) => format!("{} bits, one scale", codes.bits),
-        EmbeddingFormat::Blockwise { bits, block } if block == config.dim => format!("{bits} bits, a scale a row"),
-        EmbeddingFormat::Blockwise { bits, block } => format!("{bits} bits, groups of {block}"),
-    };
-    let methods = options.methods();
-    let names: Vec<&str> = methods.iter().map(MethodSpec::name).collect();
-    let mut facts = vec![
-        ("Checkpoint", format!("{} ({})", options.checkpoint.display(), checkpoint.format().name())),
-        (
-            "Model",
-            format!(
-                "{}, {} layers, dim {}, {} heads over {}, vocabulary {}, {:.1} M parameters",
-                config.architecture,
-                config.layers,
-                config.dim,
-                config.heads,
-                config.kv_heads,
-                config.vocab,
-                totals.parameters as f64 / 1e6
-            ),
-        ),
-        ("Backend", options.backend.name().to_owned()),
-        ("Mode", format!("{}: {}", options.mode.name(), names.join(", "))),
-        ("Context", options.lengths.context().to_string()),
-        ("Quantization", options.ptq.name().to_owned()),
-        ("Embedding", embedding),
-    ];
-    if options.mode != Mode::Dynamic {
-        facts.push(("Keys and values", format!("{} bits, {}", recipe.kv_bits, options.kv_layout.name())));
-    }
-    if options.backend == Backend::Qnn {
-        facts.push(("SoC", format!("{}, {} shards", options.qnn.soc_model, options.qnn.num_sharding)));
-    }
-    facts
 }

@@ -1,7 +1,8 @@
 //! The tokenizer of an export: where it is found, what is written of it, and the calibration tokens that it makes.
 
+use super::ModelConfig;
 use super::checkpoint::{Checkpoint, TokenizerFiles};
-use super::options::{Calibration, Options};
+use super::options::{Calibration, Mode, Options, OptionsError};
 use crate::base::whole_file;
 use crate::error::{Context, Error, Result, Status};
 use crate::tokenizer::{self, HuggingFace, Specials, TokenId, Tokenizer};
@@ -78,6 +79,30 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
         .map_err(|error| Error::new(Status::AccessFailed, format!("cannot write {}: {error}", path.display())))
 }
 
+/// Whether the program will be able to read what it is to be asked.
+///
+/// # Errors
+/// [`OptionsError`] when there is no tokenizer, it makes tokens that the model does not know, or the context is too
+/// short.
+pub fn check_questions(options: &Options, config: &ModelConfig, found: Option<&Found>) -> Result<()> {
+    let (context, mut tokens) = (options.lengths.context(), 0);
+    for (question, number) in options.questions.iter().zip(1..) {
+        let found = found.ok_or(OptionsError::NoTokenizer)?;
+        // A program that reads whole contexts is asked anew each time.
+        let is_first = number == 1 || options.mode == Mode::Prefill;
+        let read = found.tokenizer.encode(question, Specials { bos: usize::from(is_first), eos: 0 })?;
+        if let Some(&token) = read.iter().find(|&&token| token >= config.vocab as u64) {
+            let (vocab, tokenizer) = (config.vocab, found.path.clone());
+            return Err(OptionsError::StrangeQuestion { number, token, vocab, tokenizer }.into());
+        }
+        tokens = read.len() + if is_first { 0 } else { tokens };
+        if tokens >= context {
+            return Err(OptionsError::QuestionTooLong { number, tokens, context }.into());
+        }
+    }
+    Ok(())
+}
+
 /// The texts that the model is calibrated on. Each begins with the beginning-of-sequence token.
 ///
 /// # Errors
@@ -141,11 +166,38 @@ fn damaged(path: &Path, why: String) -> Error {
 mod tests {
     use super::*;
     use crate::export::options::Backend;
+    use crate::export::testing::tiny_config;
 
     fn tokens(calibration_of: Calibration) -> Result<Vec<Vec<TokenId>>> {
         let mut options = Options::new("model.bin".into(), "model.pte".into(), Backend::Qnn);
         options.calibration = calibration_of;
         calibration(&options, None)
+    }
+
+    #[test]
+    fn what_will_be_asked_must_be_readable_and_fit() {
+        let mut options = Options::new("model.bin".into(), "model.pte".into(), Backend::Qnn);
+        options.lengths.max_seq_len = 16;
+        let config = ModelConfig { vocab: 300, ..tiny_config() };
+        let check = |questions: &[&str], mode| {
+            let options =
+                Options { questions: questions.iter().map(|&text| text.into()).collect(), mode, ..options.clone() };
+            let bytes = include_bytes!("../../assets/tokenizer.json");
+            let tokenizer = tokenizer::from_bytes(bytes, Path::new("t.bin")).unwrap();
+            let found = Found { tokenizer, path: "t.bin".into(), made: None };
+            check_questions(&options, &config, Some(&found)).map_err(|error| error.chain())
+        };
+        let long = "\n".repeat(9);
+        assert_eq!(check(&[], Mode::Hybrid), Ok(()));
+        assert_eq!(check(&[&long], Mode::Hybrid), Ok(()));
+        assert_eq!(check(&[&long, &long], Mode::Prefill), Ok(()));
+        let error = check(&[&long, &long], Mode::Hybrid).unwrap_err();
+        assert_eq!(error, "prompt 2 needs 19 tokens with what is before it, a context of 16 has room for 15");
+        let error = check(&["Once upon a time"], Mode::Kv).unwrap_err();
+        assert!(error.contains("is outside the model's vocabulary of 300: is t.bin its tokenizer?"), "{error}");
+        let asked = Options { questions: vec!["x".into()], ..options.clone() };
+        let error = check_questions(&asked, &config, None).unwrap_err();
+        assert_eq!(error.find(), Some(&OptionsError::NoTokenizer));
     }
 
     #[test]

@@ -3,6 +3,9 @@
 use super::error::CheckpointError;
 use crate::export::{ModelConfig, RopeScaling};
 
+/// Says of a field of the description what it is and should be.
+type Refuse<'a> = dyn Fn(&str, String, &'static str) -> Result<(), CheckpointError> + 'a;
+
 const MAX_LAYERS: usize = 1024;
 const MAX_WIDTH: usize = 1 << 20;
 const MAX_VOCAB: usize = 1 << 24;
@@ -40,18 +43,26 @@ pub(super) fn check(config: &ModelConfig, file: &str) -> Result<(), CheckpointEr
     if !(theta.is_finite() && theta > 1.0) {
         return refuse("rope theta", theta.to_string(), "above 1");
     }
-    let sound = match config.rope.scaling {
-        RopeScaling::None => true,
-        RopeScaling::Linear { factor } => factor.is_finite() && factor >= 1.0,
-        RopeScaling::Llama3(llama3) => {
-            let (low, high) = (llama3.low_frequency_factor, llama3.high_frequency_factor);
-            let factor = llama3.factor.is_finite() && llama3.factor >= 1.0;
-            factor && low > 0.0 && low < high && high.is_finite() && llama3.original_context > 0
-        }
+    check_scaling(config.rope.scaling, &refuse)
+}
+
+fn check_scaling(scaling: RopeScaling, refuse: &Refuse<'_>) -> Result<(), CheckpointError> {
+    let factor = match scaling {
+        RopeScaling::None => return Ok(()),
+        RopeScaling::Linear { factor } => factor,
+        RopeScaling::Llama3(llama3) => llama3.factor,
     };
-    if !sound {
-        let expected = "a factor of at least 1, and frequency factors that rise";
-        return refuse("rope scaling", format!("{:?}", config.rope.scaling), expected);
+    if !(factor.is_finite() && factor >= 1.0) {
+        return refuse("the factor of rope scaling", factor.to_string(), "at least 1");
     }
-    Ok(())
+    let RopeScaling::Llama3(llama3) = scaling else { return Ok(()) };
+    let (low, high) = (llama3.low_frequency_factor, llama3.high_frequency_factor);
+    if !(low > 0.0 && low < high && high.is_finite()) {
+        let found = format!("{low} to {high}");
+        return refuse("the range of frequency factors of rope scaling", found, "above 0, the second larger");
+    }
+    match llama3.original_context {
+        0 => refuse("the original context of rope scaling", "0".into(), "above 0"),
+        _ => Ok(()),
+    }
 }

@@ -36,6 +36,12 @@ pub enum CheckpointError {
         /// Its first bytes.
         beginning: Vec<u8>,
     },
+    /// It is what an export makes.
+    #[error("{} is a program (.pte) already; an export begins with a checkpoint", path.display())]
+    Program {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file that describes the model is not there.
     #[error("{} needs {file} beside it, or --params", path.display())]
     MissingConfig {

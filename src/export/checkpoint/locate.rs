@@ -5,6 +5,7 @@ use super::json::Document;
 use super::{gguf, llama2c, not_recognized, safetensors, torch};
 use crate::base::storage::Storage;
 use crate::error::Result;
+use crate::pte::is_program;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -61,6 +62,7 @@ impl Container {
                 let supported = "the zip form that torch.save writes since PyTorch 1.6";
                 return Err(CheckpointError::Unsupported { feature: "PyTorch file", value, supported }.into());
             }
+            _ if is_program(path) => return Err(CheckpointError::Program { path: path.into() }.into()),
             bytes if llama2c::sniff(bytes) => Self::Llama2c,
             _ => return Err(not_recognized(path, &storage).into()),
         };

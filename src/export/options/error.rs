@@ -3,6 +3,7 @@
 use super::MAX_CONTEXT;
 use super::choice::{Backend, Choice, KvBits, Mode, Ptq};
 use crate::error::{Error, Status};
+use std::path::PathBuf;
 
 /// Choices that do not go together, or with the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,6 +63,13 @@ pub enum OptionsError {
          --tokenizer_model, or only export with --compile_only"
     )]
     NoTokenizer,
+    #[error("prompt {number} needs {tokens} tokens with what is before it, a context of {context} has room for {}", .context - 1)]
+    QuestionTooLong { number: usize, tokens: usize, context: usize },
+    #[error(
+        "prompt {number}: token {token} is outside the model's vocabulary of {vocab}: is {} its tokenizer?",
+        .tokenizer.display()
+    )]
+    StrangeQuestion { number: usize, token: u64, vocab: usize, tokenizer: PathBuf },
     #[error("a prompt is empty")]
     EmptyPrompt,
 }

@@ -63,8 +63,8 @@ pub struct Options {
     pub passes: PassChoices,
     /// Compare the quantized model with the float one on the calibration text, for the report: as slow as calibration.
     pub compare: bool,
-    /// Somebody will run the program on texts: without a tokenizer nothing is exported.
-    pub needs_tokenizer: bool,
+    /// What the program will be asked afterwards, a turn each: that it cannot be is found before the work.
+    pub questions: Vec<String>,
 }
 
 /// Contexts and blocks, in tokens.
@@ -174,7 +174,7 @@ impl Options {
             qnn: QnnTarget { soc_model: "SM8650".into(), num_sharding: 1, weight_sharing: false, lib_dir: None },
             passes: PassChoices::default(),
             compare: false,
-            needs_tokenizer: false,
+            questions: Vec::new(),
         }
     }
 

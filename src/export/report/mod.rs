@@ -1,5 +1,6 @@
 //! What an export tells when it is done: how well the quantized model does, how large it is, how long it took.
 
+pub(super) mod facts;
 mod html;
 mod json;
 mod plot;

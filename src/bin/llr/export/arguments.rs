@@ -204,7 +204,9 @@ impl Arguments {
             stop_after: self.stop_after.clone(),
         };
         options.compare = self.report.is_some();
-        options.needs_tokenizer = !self.compile_only && self.stop_after.is_none();
+        if !self.compile_only && self.stop_after.is_none() {
+            options.questions = self.prompt.clone();
+        }
         options.check()?;
         Ok(options)
     }

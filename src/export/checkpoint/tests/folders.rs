@@ -108,6 +108,27 @@ fn rope_scalings_of_both_spellings_are_read() {
 }
 
 #[test]
+fn rope_scalings_that_cannot_be_are_refused_with_what_is_wrong() {
+    let llama3 = |change: &str| {
+        let usual = r#""low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192"#;
+        let name = change.split(':').next().unwrap();
+        let rest = usual.split(", ").filter(|field| !field.starts_with(name)).collect::<Vec<_>>().join(", ");
+        let factor = if name.contains("\"factor") { "" } else { r#""factor": 8, "# };
+        format!(r#""rope_scaling": {{"rope_type": "llama3", {factor}{rest}, {change}}}"#)
+    };
+    for (fields, words) in [
+        (r#""rope_scaling": {"rope_type": "linear", "factor": 0.5}"#.into(), "factor of rope scaling is 0.5, which"),
+        (llama3(r#""factor": 0.25"#), "the factor of rope scaling is 0.25, which should be at least 1"),
+        (llama3(r#""low_freq_factor": 5"#), "the range of frequency factors of rope scaling is 5 to 4, which"),
+        (llama3(r#""original_max_position_embeddings": 0"#), "the original context of rope scaling is 0, which"),
+    ] {
+        let error = refused(&fields);
+        assert_eq!(error.status(), Status::InvalidExternalData, "{fields}");
+        assert!(error.chain().contains(words), "{fields}: {}", error.chain());
+    }
+}
+
+#[test]
 fn features_that_are_not_supported_are_refused_by_name() {
     for (fields, words) in [
         (r#""model_type": "gemma3""#, "architecture gemma3"),
@@ -261,6 +282,9 @@ fn places_without_a_checkpoint_are_refused_by_name() {
     put(folder.path(), "text.gguf", "no checkpoint at all, whatever its name");
     let error = open_at(folder.path()).unwrap_err();
     assert!(matches!(defect(&error), CheckpointError::NotRecognized { .. }), "{error:?}");
+    put(folder.path(), "model.pte", &crate::builtin::default_model::program()[..]);
+    let error = open_at(folder.path().join("model.pte")).unwrap_err();
+    assert!(matches!(defect(&error), CheckpointError::Program { .. }), "{error:?}");
     put(folder.path(), "old.pt", b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.");
     let error = open_at(folder.path().join("old.pt")).unwrap_err();
     assert!(error.chain().contains("a bare pickle"), "{error:?}");
