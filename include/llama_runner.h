@@ -1660,8 +1660,8 @@ llr_status llr_runner_load(llr_runner *runner);
  * Errors that leave the context as it was: LLR_STATUS_INVALID_ARGUMENT (NULL, no UTF-8, empty without such logits),
  * LLR_STATUS_CONTEXT_EXCEEDED (the prompt does not fit), LLR_STATUS_INVALID_STATE (in use, or an earlier turn failed
  * and llr_runner_reset was not called), LLR_STATUS_POISONED, those of llr_runner_load. Errors of the model while the
- * turn runs (LLR_STATUS_BACKEND_FAILED, LLR_STATUS_DELEGATE_INVALID_HANDLE) end it without a final chunk; call
- * llr_runner_reset then. A callback's unknown answer, LLR_STATUS_INVALID_ARGUMENT, ends it likewise, and what was made
+ * turn runs (LLR_STATUS_BACKEND_FAILED, LLR_STATUS_DELEGATE_INVALID_HANDLE; LLR_STATUS_INVALID_PROGRAM for logits that
+ * are NaN) end it without a final chunk; call llr_runner_reset then. A callback's unknown answer, LLR_STATUS_INVALID_ARGUMENT, ends it likewise, and what was made
  * until then stays in the context.
  *
  * Threads: one at a time.
@@ -2019,7 +2019,7 @@ llr_status llr_runner_logits(llr_runner *runner,
  *
  * Errors: LLR_STATUS_INVALID_ARGUMENT (NULL), LLR_STATUS_INVALID_STATE (no logits, as llr_runner_logits says; in use),
  * LLR_STATUS_NOT_SUPPORTED (a temperature above 0, and the program does not say which reals its integers stand for),
- * LLR_STATUS_POISONED, those of llr_runner_load.
+ * LLR_STATUS_INVALID_PROGRAM (logits that are NaN), LLR_STATUS_POISONED, those of llr_runner_load.
  *
  * Threads: one at a time.
  *

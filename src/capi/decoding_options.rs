@@ -119,7 +119,11 @@ pub unsafe extern "C" fn llr_runner_options_set_eval_mode(
     let set = |settings: &mut Settings| {
         let mode = match eval_mode {
             AUTO => None,
-            number => Some(EvalMode::from_number(number.into())?),
+            number => Some(EvalMode::from_number(number.into()).map_err(|_| {
+                invalid(format!(
+                    "`eval_mode` is {number}, no llr_eval_mode: -1 (auto), 0 (kv), 1 (hybrid), 2 (lookahead)"
+                ))
+            })?),
         };
         settings.runner.eval_mode = mode;
         Ok(())

@@ -1,6 +1,7 @@
 //! `llr`: makes the programs that the runners run, looks into them, compares their runs and measures them.
 #![deny(unsafe_code)]
 
+mod bar;
 mod bench;
 mod compare;
 #[path = "../shared/exit.rs"]

@@ -1,7 +1,9 @@
 //! `llr perplexity`: how well a program foretells a text, which is what quantization costs it, in one number. Any program
 //! that decodes can be asked, whatever it runs on, so exports of one model can be set side by side.
 
+use crate::bar;
 use crate::compare::side::{Side, Values};
+use indicatif::ProgressBar;
 use llama_runner::runner::Runner;
 use llama_runner::tokenizer::{Specials, TokenId};
 use llama_runner::{Error, Result, Status};
@@ -79,9 +81,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let stretches = || tokens.chunks(stretch).filter(|tokens| tokens.len() > 1);
     let mut surprise = Surprise::default();
+    let bar = bar::of("tokens", tokens.len());
     for tokens in stretches() {
-        feed(&mut runner, tokens, &mut surprise)?;
+        feed(&mut runner, tokens, &mut surprise, &bar)?;
     }
+    bar.finish_and_clear();
     let (perplexity, foretold, count) = (surprise.perplexity(), surprise.tokens, stretches().count());
     let shown = match arguments.json {
         true => {
@@ -115,7 +119,7 @@ fn read(path: &Path) -> Result<String> {
     })
 }
 
-fn feed(runner: &mut Runner, tokens: &[TokenId], surprise: &mut Surprise) -> Result<()> {
+fn feed(runner: &mut Runner, tokens: &[TokenId], surprise: &mut Surprise, bar: &ProgressBar) -> Result<()> {
     runner.reset();
     let mut logits = Vec::new();
     for (index, pair) in tokens.windows(2).enumerate() {
@@ -125,6 +129,7 @@ fn feed(runner: &mut Runner, tokens: &[TokenId], surprise: &mut Surprise) -> Res
         }
         runner.logits(&mut logits)?;
         surprise.add(&logits, pair[1])?;
+        bar.inc(1);
     }
     Ok(())
 }

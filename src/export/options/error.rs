@@ -63,6 +63,12 @@ pub enum OptionsError {
          --tokenizer_model, or only export with --compile_only"
     )]
     NoTokenizer,
+    #[error("soc_model {name} does not go with backend {}, which runs on any CPU", .backend.name())]
+    SocOnCpu { name: String, backend: Backend },
+    #[error("ngram, window and gcap go with mode lookahead; the mode is {}", .mode.name())]
+    LookaheadWithoutMode { mode: Mode },
+    #[error("nothing is calibrated with ptq none: the calibration file would not be read")]
+    NothingToCalibrate,
     #[error("prompt {number} needs {tokens} tokens with what is before it, a context of {context} has room for {}", .context - 1)]
     QuestionTooLong { number: usize, tokens: usize, context: usize },
     #[error(

@@ -18,6 +18,12 @@ use std::path::PathBuf;
 /// Longest context that can be asked for.
 pub const MAX_CONTEXT: usize = 1 << 20;
 
+/// The SoC of a QNN program unless another is named.
+const USUAL_SOC: &str = "SM8650";
+
+/// Sizes of lookahead decoding unless others are given.
+const USUAL_LOOKAHEAD: LookaheadConfig = LookaheadConfig { ngram: 5, window: 8, gcap: 8 };
+
 /// What to export, from what, and how.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
@@ -158,7 +164,7 @@ impl Options {
             kv_layout: KvLayout::PerLayer,
             kv_bits: None,
             lengths: Lengths { max_seq_len: 512, max_context_len: None, prefill_ar_len: 32 },
-            lookahead: LookaheadConfig { ngram: 5, window: 8, gcap: 8 },
+            lookahead: USUAL_LOOKAHEAD,
             full_logits: false,
             custom_sdpa: backend == Backend::Xnnpack,
             ptq: match backend {
@@ -171,7 +177,7 @@ impl Options {
             weight_scales: None,
             embedding: None,
             calibration: Calibration::Prompts(vec!["Once upon a time".into()]),
-            qnn: QnnTarget { soc_model: "SM8650".into(), num_sharding: 1, weight_sharing: false, lib_dir: None },
+            qnn: QnnTarget { soc_model: USUAL_SOC.into(), num_sharding: 1, weight_sharing: false, lib_dir: None },
             passes: PassChoices::default(),
             compare: false,
             questions: Vec::new(),
@@ -234,6 +240,13 @@ impl Options {
             return Err(OptionsError::NothingToShare);
         }
         let name = &self.qnn.soc_model;
+        if !is_qnn && name != USUAL_SOC {
+            return Err(OptionsError::SocOnCpu { name: name.clone(), backend });
+        }
+        let floats = ptq == Ptq::None && kv_bits.is_none_or(|bits| bits == KvBits::B32);
+        if floats && !self.compare && !matches!(self.calibration, Calibration::Prompts(_)) {
+            return Err(OptionsError::NothingToCalibrate);
+        }
         if is_qnn && Soc::named(name).is_err() {
             let nearest = SOCS.iter().map(|soc| soc.name).min_by_key(|soc| edit_distance(soc, name));
             return Err(OptionsError::UnknownSoc { name: name.clone(), nearest: nearest.unwrap_or_default() });
@@ -253,6 +266,9 @@ impl Options {
         }
         if matches!(self.mode, Mode::Hybrid | Mode::Lookahead) && !(1..=context).contains(&prefill_ar_len) {
             return Err(OptionsError::PrefillBlock { prefill_ar_len, context });
+        }
+        if self.mode != Mode::Lookahead && self.lookahead != USUAL_LOOKAHEAD {
+            return Err(OptionsError::LookaheadWithoutMode { mode: self.mode });
         }
         if self.mode == Mode::Lookahead {
             let LookaheadConfig { ngram, window, gcap } = self.lookahead;

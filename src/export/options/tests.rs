@@ -64,6 +64,13 @@ fn what_does_not_go_with_the_backend_is_refused_by_name() {
         (Qnn, |o| (o.qnn.weight_sharing, o.mode) = (true, Mode::Kv), "weight sharing is between two methods"),
         (Qnn, |o| o.qnn.soc_model = "SM8560".into(), "there is no SoC \"SM8560\"; the nearest is SM8550"),
         (Qnn, |o| (o.ptq, o.kv_bits) = (Ptq::A8W8, Some(KvBits::B16)), "kv_bits 16 does not go with ptq 8a8w"),
+        (Portable, |o| o.qnn.soc_model = "SM8550".into(), "soc_model SM8550 does not go with backend portable"),
+        (
+            Portable,
+            |o| o.calibration = Calibration::TextFile("text".into()),
+            "nothing is calibrated with ptq none: the calibration file would not be read",
+        ),
+        (Qnn, |o| o.lookahead.ngram = 4, "ngram, window and gcap go with mode lookahead; the mode is hybrid"),
         (Qnn, |o| o.full_logits = true, "full logits are of mode dynamic; mode hybrid gives them anyway"),
         (Qnn, |o| (o.ptq, o.group_size) = (Ptq::A16W8, Some(32)), "group_size does not go with ptq 16a8w"),
         (Xnnpack, |o| o.group_size = Some(1), "group_size 1 is below 2"),

@@ -1,10 +1,10 @@
 //! Progress bars, on a terminal only; graphs that were asked for go to stdout.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::bar;
+use indicatif::ProgressBar;
 use llama_runner::export::progress::{Progress, Stage};
 use std::fmt;
-use std::io::{IsTerminal, Write};
-use std::time::Duration;
+use std::io::Write;
 
 /// Shows each stage on stderr until the next begins.
 pub struct Bars {
@@ -14,25 +14,18 @@ pub struct Bars {
 }
 
 impl Bars {
-    /// Shows nothing when `quiet`, or when stderr is no terminal. Graphs go to `graphs`.
+    /// Shows nothing when `quiet`. Graphs go to `graphs`.
     pub fn new(quiet: bool, graphs: Box<dyn Write>) -> Self {
-        Self { shown: !quiet && std::io::stderr().is_terminal(), bar: ProgressBar::hidden(), graphs }
+        Self { shown: !quiet, bar: ProgressBar::hidden(), graphs }
     }
 }
 
 impl Progress for Bars {
     fn begin(&mut self, stage: Stage, steps: usize) {
         self.bar.finish_and_clear();
-        if !self.shown {
-            return;
+        if self.shown {
+            self.bar = bar::of(stage.name(), steps);
         }
-        let (bar, template) = match steps {
-            0 => (ProgressBar::new_spinner(), "{msg:>10} {spinner} {elapsed}"),
-            steps => (ProgressBar::new(steps as u64), "{msg:>10} [{bar:40}] {pos}/{len} {elapsed}"),
-        };
-        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        self.bar = bar.with_style(style).with_message(stage.name());
-        self.bar.enable_steady_tick(Duration::from_millis(100));
     }
 
     fn step(&mut self) {
